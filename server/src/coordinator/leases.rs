@@ -1,0 +1,162 @@
+//! Leases: handed out by the run's rule and the worker's speed, taken back when their time is over.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use kindling_shared::protocol::{Lease, LeaseId, RejectCode, Refusal, SampleRange, ToWorker, Verdict, WorkerId, limits};
+
+use super::ledger::Span;
+use super::{Action, Coordinator, Millis, Note, NoteKind};
+
+pub(super) struct LeaseState {
+    pub(super) worker: WorkerId,
+    /// Spans whose commits have not come, in order.
+    pub(super) spans: VecDeque<Span>,
+    /// One verdict for each commit that came.
+    pub(super) verdicts: Vec<Verdict>,
+    pub(super) deadline: Millis,
+    /// When it was given, or its last commit came: what the worker's speed is measured from.
+    pub(super) active_since: Millis,
+}
+
+impl LeaseState {
+    pub(super) fn remaining(&self) -> u32 {
+        self.spans.iter().map(Span::len).sum()
+    }
+
+    /// Takes `count` samples from the front; the lease must have that many.
+    pub(super) fn take_front(&mut self, count: u32) -> Vec<Span> {
+        let (mut taken, mut left) = (Vec::new(), count);
+        while left > 0
+            && let Some(span) = self.spans.pop_front()
+        {
+            let cut = span.end.min(span.start + left);
+            left -= cut - span.start;
+            taken.push(Span { end: cut, ..span });
+            if cut < span.end {
+                self.spans.push_front(Span { start: cut, ..span });
+            }
+        }
+        taken
+    }
+}
+
+impl Coordinator {
+    pub(super) fn lease_requested(&mut self, worker: WorkerId, now: Millis, actions: &mut Vec<Action>) {
+        let Some(member) = self.members.get(&worker) else { return };
+        if !member.admitted {
+            let refusal = Refusal::new(RejectCode::NotAdmitted, "pass the self-test before asking for work");
+            return self.expel(worker, refusal, now, actions);
+        }
+        if let Some(lease) = member.lease {
+            // It asks although it has one: it has lost it.
+            self.end_lease(lease, "its worker asked for another", actions);
+        }
+        if !self.grant(worker, now, actions) {
+            self.waiting.insert(worker);
+            let reason = "all samples of this epoch are out with other workers".to_owned();
+            self.send(worker, ToWorker::NoWork(reason), actions);
+        }
+    }
+
+    /// Gives work to those who wait for it, as far as there is some.
+    pub(super) fn grant_waiting(&mut self, now: Millis, actions: &mut Vec<Action>) {
+        let waiting: Vec<WorkerId> = self.waiting.iter().copied().collect();
+        for worker in waiting {
+            if !self.grant(worker, now, actions) {
+                break;
+            }
+            self.waiting.remove(&worker);
+        }
+    }
+
+    fn grant(&mut self, worker: WorkerId, now: Millis, actions: &mut Vec<Action>) -> bool {
+        let workers = self.active_workers().max(1) as u32;
+        let batch = self.settings.batch_size;
+        let remaining = self.ledger.remaining();
+        let size = remaining.div_ceil(2 * workers).div_ceil(batch).max(1) * batch;
+        let spans = self.ledger.take(size);
+        if spans.is_empty() {
+            return false;
+        }
+        let ranges: Vec<SampleRange> = spans.iter().flat_map(|span| self.ranges(*span)).collect();
+        let samples = spans.iter().map(Span::len).sum();
+        let id = LeaseId(self.next_lease);
+        self.next_lease += 1;
+        let time = self.lease_time(worker, samples);
+        let lease = LeaseState {
+            worker,
+            spans: spans.into(),
+            verdicts: Vec::new(),
+            deadline: now + time,
+            active_since: now,
+        };
+        self.leases.insert(id, lease);
+        if let Some(member) = self.members.get_mut(&worker) {
+            member.lease = Some(id);
+        }
+        let share = (remaining / (4 * workers)).max(batch);
+        let window = self.settings.rule.window_limit(&self.settings.strategy, share);
+        let lease = Lease { id, ranges, deadline_ms: time as u32, window };
+        self.send(worker, ToWorker::Lease(lease), actions);
+        true
+    }
+
+    fn ranges(&self, span: Span) -> Vec<SampleRange> {
+        let range = |part: super::ledger::ShardSpan| SampleRange {
+            epoch: span.epoch,
+            shard: part.shard,
+            hash: self.settings.shards[part.shard as usize].0,
+            start: part.start,
+            end: part.end,
+        };
+        self.ledger.shard_spans(span).into_iter().map(range).collect()
+    }
+
+    /// Milliseconds that a worker gets for so many samples.
+    pub(super) fn lease_time(&self, worker: WorkerId, samples: u32) -> Millis {
+        let speed = self.members.get(&worker).and_then(|member| member.speed);
+        let time = speed.map_or(limits::LEASE_UNKNOWN_SPEED, |speed| {
+            let expected = f64::from(samples) / speed * f64::from(limits::LEASE_SLACK);
+            Duration::from_secs_f64(expected.min(limits::LEASE_LONGEST.as_secs_f64()))
+        });
+        time.clamp(limits::LEASE_SHORTEST, limits::LEASE_LONGEST).as_millis() as Millis
+    }
+
+    pub(super) fn released(&mut self, worker: WorkerId, lease: LeaseId, actions: &mut Vec<Action>) {
+        if self.leases.get(&lease).is_some_and(|state| state.worker == worker) {
+            self.end_lease(lease, "its worker gave it back", actions);
+        }
+    }
+
+    pub(super) fn expire_leases(&mut self, now: Millis, actions: &mut Vec<Action>) {
+        let late: Vec<LeaseId> =
+            self.leases.iter().filter(|(_, lease)| lease.deadline <= now).map(|(id, _)| *id).collect();
+        for id in late {
+            let gone = self.leases.get(&id).and_then(|lease| self.members.get(&lease.worker));
+            let reason = if gone.is_some_and(|member| member.connection.is_none()) {
+                "its worker did not come back"
+            } else {
+                "its deadline passed"
+            };
+            self.end_lease(id, reason, actions);
+        }
+    }
+
+    /// Ends a lease: what it did not cover is free again. Its verdicts stay with its worker, for resends.
+    pub(super) fn end_lease(&mut self, id: LeaseId, reason: &str, actions: &mut Vec<Action>) {
+        let Some(lease) = self.leases.remove(&id) else { return };
+        let remaining = lease.remaining();
+        for span in lease.spans {
+            self.ledger.put_back(span);
+        }
+        if let Some(member) = self.members.get_mut(&lease.worker) {
+            member.lease = None;
+            member.previous = Some((id, lease.verdicts));
+        }
+        if remaining > 0 {
+            let reason = format!("{remaining} samples are free again: {reason}");
+            actions.push(Action::Note(Note::of(lease.worker, NoteKind::LeaseReturned, reason)));
+        }
+    }
+}

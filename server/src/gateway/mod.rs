@@ -1,0 +1,195 @@
+//! The gateway: one task for each worker's socket.
+//!
+//! It shakes hands, decodes and checks frames, keeps the limits, and hands events to the run. It decides nothing about
+//! work. Whatever a worker sends is answered, and a refusal says why before the socket closes.
+
+mod incoming;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
+use axum::http::HeaderMap;
+use axum::http::header::SEC_WEBSOCKET_PROTOCOL;
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt as _, StreamExt as _};
+use kindling_shared::protocol::{
+    Refusal, RejectCode, SUBPROTOCOL, SUBPROTOCOL_FAMILY, ToServer, ToWorker, close, limits,
+};
+
+use crate::http::Runs;
+use crate::run::{OutboxReceiver, Outgoing, Run, outbox};
+use incoming::Incoming;
+
+/// Takes the upgrade of `/ws/worker`.
+pub fn accept(runs: Arc<Runs>, headers: &HeaderMap, upgrade: WebSocketUpgrade) -> Response {
+    let offered: Vec<String> = headers
+        .get_all(SEC_WEBSOCKET_PROTOCOL)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|protocol| protocol.trim().to_owned())
+        .collect();
+    let upgrade = upgrade
+        .max_message_size(limits::MESSAGE_BYTES)
+        .max_frame_size(limits::MESSAGE_BYTES)
+        .max_write_buffer_size(limits::OUTBOX_BYTES);
+    if offered.iter().any(|protocol| protocol == SUBPROTOCOL) {
+        return upgrade.protocols([SUBPROTOCOL]).on_upgrade(move |socket| serve(runs, socket));
+    }
+    // The browser shows a close reason only of a socket that opened: take the other end's own protocol, then refuse.
+    let other = offered.into_iter().find(|protocol| protocol.starts_with(SUBPROTOCOL_FAMILY));
+    let spoken = other.clone().unwrap_or_else(|| "no version of it".to_owned());
+    let upgrade = if let Some(other) = other { upgrade.protocols([other]) } else { upgrade };
+    upgrade.on_upgrade(move |mut socket| async move {
+        let reason = format!("this server speaks {SUBPROTOCOL}, the worker {spoken}: reload the page");
+        close_socket(&mut socket, close::VERSION_MISMATCH, &reason).await;
+    })
+}
+
+async fn close_socket(socket: &mut WebSocket, code: u16, reason: &str) {
+    // The other end may be gone already: then there is nobody to tell.
+    let _ = socket.send(Message::Close(Some(CloseFrame { code, reason: short(reason).into() }))).await;
+}
+
+/// A close reason has at most 123 bytes.
+fn short(reason: &str) -> String {
+    const MOST: usize = 123;
+    let mut end = reason.len().min(MOST);
+    while !reason.is_char_boundary(end) {
+        end -= 1;
+    }
+    reason[..end].to_owned()
+}
+
+async fn serve(runs: Arc<Runs>, mut socket: WebSocket) {
+    let first = tokio::time::timeout(limits::HANDSHAKE, socket.recv()).await;
+    let hello = match first {
+        Err(_) => return close_socket(&mut socket, close::SILENT, "no hello within ten seconds").await,
+        Ok(Some(Ok(Message::Binary(bytes)))) => match ToServer::decode(&bytes) {
+            Ok(ToServer::Hello(hello)) => hello,
+            Ok(_) => return refuse(&mut socket, Refusal::new(RejectCode::Malformed, "say hello first")).await,
+            Err(error) => return refuse(&mut socket, Refusal::new(RejectCode::Malformed, error.to_string())).await,
+        },
+        Ok(Some(Ok(_))) => return refuse(&mut socket, Refusal::new(RejectCode::Malformed, "say hello first")).await,
+        Ok(_) => return,
+    };
+    let Some(run) = runs.find(&hello.run) else {
+        let reason = format!("this server hosts no run {:?}", incoming::clean(&hello.run));
+        return refuse(&mut socket, Refusal::new(RejectCode::UnknownRun, reason)).await;
+    };
+    let Ok(hello) = incoming::hello_event(hello) else {
+        return refuse(&mut socket, Refusal::new(RejectCode::Stopping, "the server has no randomness")).await;
+    };
+    let (outbox, receiver) = outbox();
+    let connection = run.connect(outbox);
+    let (sink, stream) = socket.split();
+    run.handle(connection, hello, None);
+    let incoming = Incoming::new(Arc::clone(&run), connection);
+    let reason = converse(&run, sink, stream, receiver, incoming).await;
+    run.disconnect(connection, &reason);
+}
+
+async fn refuse(socket: &mut WebSocket, refusal: Refusal) {
+    let reason = refusal.reason.clone();
+    let farewell = ToWorker::Farewell(refusal).encode();
+    if socket.send(Message::Binary(farewell)).await.is_ok() {
+        close_socket(socket, close::REFUSED, &reason).await;
+    }
+}
+
+/// Carries messages both ways until the socket is gone; returns why.
+async fn converse(
+    run: &Run,
+    mut sink: SplitSink<WebSocket, Message>,
+    mut stream: SplitStream<WebSocket>,
+    mut receiver: OutboxReceiver,
+    mut incoming: Incoming,
+) -> String {
+    let mut heard = Instant::now();
+    let mut ping = tokio::time::interval(limits::PING_EVERY);
+    ping.tick().await;
+    let mut pings = 0_u64;
+    loop {
+        tokio::select! {
+            message = stream.next() => match message {
+                Some(Ok(Message::Binary(bytes))) => {
+                    heard = Instant::now();
+                    run.count_traffic(bytes.len() as u64, 0);
+                    incoming.frame(&bytes);
+                }
+                Some(Ok(Message::Close(frame))) => {
+                    let reason = frame.map(|frame| incoming::clean(frame.reason.as_str())).filter(|reason| !reason.is_empty());
+                    return reason.unwrap_or_else(|| "it closed its socket".into());
+                }
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return incoming::clean(&format!("its socket failed: {error}")),
+                None => return "its socket is gone".into(),
+            },
+            outgoing = receiver.recv() => {
+                let Some(outgoing) = outgoing else { return "it does not take its messages away".into() };
+                match send(run, &mut sink, outgoing).await {
+                    Ok(Sent::Open) => {}
+                    Ok(Sent::Closed(reason)) => {
+                        drain(&mut stream).await;
+                        return reason;
+                    }
+                    Err(reason) => return reason,
+                }
+            }
+            _ = ping.tick() => {
+                if heard.elapsed() > limits::DEAD_AFTER {
+                    let _ = sink.send(close_message(close::SILENT, "no answer to pings")).await;
+                    return format!("it said nothing for {} seconds", limits::DEAD_AFTER.as_secs());
+                }
+                pings += 1;
+                if let Err(reason) = send_frame(run, &mut sink, ToWorker::Ping(pings).encode()).await {
+                    return reason;
+                }
+            }
+        }
+    }
+}
+
+enum Sent {
+    Open,
+    Closed(String),
+}
+
+async fn send(run: &Run, sink: &mut SplitSink<WebSocket, Message>, outgoing: Outgoing) -> Result<Sent, String> {
+    match outgoing {
+        Outgoing::Frame(bytes) => send_frame(run, sink, bytes).await?,
+        Outgoing::Snapshot(snapshot) => {
+            for frame in &snapshot.frames {
+                send_frame(run, sink, frame.clone()).await?;
+            }
+        }
+        Outgoing::Close(code, reason) => {
+            // The other end may be gone already: then there is nobody to tell.
+            let _ = tokio::time::timeout(limits::WRITE_TIMEOUT, sink.send(close_message(code, &reason))).await;
+            return Ok(Sent::Closed(reason));
+        }
+    }
+    Ok(Sent::Open)
+}
+
+fn close_message(code: u16, reason: &str) -> Message {
+    Message::Close(Some(CloseFrame { code, reason: short(reason).into() }))
+}
+
+async fn send_frame(run: &Run, sink: &mut SplitSink<WebSocket, Message>, bytes: Bytes) -> Result<(), String> {
+    run.count_traffic(0, bytes.len() as u64);
+    match tokio::time::timeout(limits::WRITE_TIMEOUT, sink.send(Message::Binary(bytes))).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(incoming::clean(&format!("its socket failed: {error}"))),
+        Err(_) => Err(format!("it took no message for {} seconds", limits::WRITE_TIMEOUT.as_secs())),
+    }
+}
+
+/// After a close the other end's last messages are read away: a reset would take the farewell with it.
+async fn drain(stream: &mut SplitStream<WebSocket>) {
+    const MOST: Duration = Duration::from_secs(2);
+    let _ = tokio::time::timeout(MOST, async { while let Some(Ok(_)) = stream.next().await {} }).await;
+}

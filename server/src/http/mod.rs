@@ -1,0 +1,69 @@
+//! HTTP: the pages, the API, shards and events. See the table of routes in `docs/architecture.md`.
+
+mod api;
+mod assets;
+mod error;
+mod events;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{State, WebSocketUpgrade};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use axum::routing::get;
+
+pub use api::RunListing;
+pub use assets::missing_assets;
+pub use error::{ApiError, ErrorBody, ErrorDetail};
+pub use events::LiveState;
+
+use crate::gateway;
+use crate::run::Run;
+
+/// The runs that a server hosts.
+pub struct Runs(Vec<Arc<Run>>);
+
+impl Runs {
+    /// These runs; their ids differ.
+    pub const fn new(runs: Vec<Arc<Run>>) -> Self {
+        Self(runs)
+    }
+
+    /// The run with this id; the first one for an empty id.
+    pub fn find(&self, id: &str) -> Option<Arc<Run>> {
+        self.0.iter().find(|run| id.is_empty() || run.plan().id == id).cloned()
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[Arc<Run>] {
+        &self.0
+    }
+}
+
+/// Everything that the server answers.
+pub fn router(runs: Arc<Runs>) -> Router {
+    let api = Router::new()
+        .route("/runs", get(api::runs))
+        .route("/runs/{id}", get(api::run))
+        .route("/runs/{id}/metrics", get(api::metrics))
+        .route("/runs/{id}/workers", get(api::workers))
+        .route("/runs/{id}/epoch", get(api::epoch))
+        .route("/runs/{id}/events", get(events::stream))
+        .route("/runs/{id}/shards/{hash}", get(api::shard))
+        .fallback(error::no_such_route);
+    Router::new()
+        .route("/", get(assets::contribute))
+        .route("/dashboard", get(assets::dashboard))
+        .route("/r/{id}", get(assets::contribute_to))
+        .route("/r/{id}/dashboard", get(assets::dashboard_of))
+        .route("/ws/worker", get(worker_socket))
+        .route("/healthz", get(|| async { "ok" }))
+        .nest("/api/v1", api)
+        .fallback(assets::file)
+        .with_state(runs)
+}
+
+async fn worker_socket(State(runs): State<Arc<Runs>>, headers: HeaderMap, upgrade: WebSocketUpgrade) -> Response {
+    gateway::accept(runs, &headers, upgrade)
+}

@@ -1,0 +1,7 @@
+//! The flat parameter vector: where each tensor lies in it, and how it is encoded for the wire.
+
+mod encoded;
+mod layout;
+
+pub use encoded::{Assembler, Encoded, EncodedError};
+pub use layout::{Layout, TensorKind, TensorRange};

@@ -1,0 +1,49 @@
+//! Every size and time limit of the protocol, in one place. Both ends check against these numbers.
+
+use core::time::Duration;
+
+/// Bytes of tensor payload in one frame. Larger vectors are sent as many frames.
+pub const CHUNK_BYTES: usize = 1_000_000;
+/// Bytes in front of a tensor frame's payload.
+pub const CHUNK_HEADER_BYTES: usize = 16;
+/// Bytes of one WebSocket message, in either direction.
+pub const MESSAGE_BYTES: usize = CHUNK_BYTES + CHUNK_HEADER_BYTES;
+/// Bytes of one control message.
+pub const CONTROL_BYTES: usize = 64 * 1024;
+/// Parameters of one model.
+pub const PARAMETERS: usize = 64_000_000;
+/// Bytes of one shard.
+pub const SHARD_BYTES: usize = 16_000_000;
+/// Sample ranges in one lease.
+pub const LEASE_RANGES: usize = 1_024;
+/// Characters of any text that a worker sends: longer ones are cut.
+pub const TEXT_CHARACTERS: usize = 300;
+/// Gradient entries compared in the self-test.
+pub const SELF_TEST_ENTRIES: usize = 1_024;
+/// Bytes queued towards one worker before the server waits for it.
+pub const OUTBOX_BYTES: usize = 8 * MESSAGE_BYTES;
+/// Messages queued towards one worker.
+pub const OUTBOX_MESSAGES: usize = 256;
+
+/// The server pings this often.
+pub const PING_EVERY: Duration = Duration::from_secs(20);
+/// A worker that says nothing for this long is taken for dead.
+pub const DEAD_AFTER: Duration = Duration::from_secs(45);
+/// Time for the `Hello` after the socket opened.
+pub const HANDSHAKE: Duration = Duration::from_secs(10);
+/// A lease lasts at least this long, and at most [`LEASE_LONGEST`].
+pub const LEASE_SHORTEST: Duration = Duration::from_secs(20);
+/// The longest a lease lasts.
+pub const LEASE_LONGEST: Duration = Duration::from_secs(600);
+/// A lease lasts this many times as long as the worker's speed says.
+pub const LEASE_SLACK: u32 = 3;
+/// A lease to a worker of unknown speed lasts this long.
+pub const LEASE_UNKNOWN_SPEED: Duration = Duration::from_secs(60);
+/// A worker whose socket closed keeps its lease for this long.
+pub const RESUME_GRACE: Duration = Duration::from_secs(10);
+/// A worker gives one frame this long to leave for the network.
+pub const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Staleness bound: this many versions for each active worker ...
+pub const STALENESS_PER_WORKER: u64 = 8;
+/// ... and at least this many.
+pub const STALENESS_LEAST: u64 = 16;

@@ -1,0 +1,48 @@
+import { signal, type Signal } from "./signal";
+import type { Event as LogEvent } from "../generated/Event";
+import type { LiveState } from "../generated/LiveState";
+import { apiUrl } from "./place";
+
+/** Events that a page keeps. */
+const MOST_EVENTS = 300;
+
+/** A run as it is seen from here: its state, its log, and whether the server answers. */
+export interface Live {
+  state: Signal<LiveState | null>;
+  /** Newest first. */
+  log: Signal<LogEvent[]>;
+  online: Signal<boolean>;
+  onCommit: (listener: (event: LogEvent) => void) => void;
+  close: () => void;
+}
+
+/** Follows a run's server-sent events; the browser connects again by itself and says which event it saw last. */
+export function follow(run: string): Live {
+  const state = signal<LiveState | null>(null);
+  const log = signal<LogEvent[]>([]);
+  const online = signal(true);
+  const commitListeners: ((event: LogEvent) => void)[] = [];
+  const source = new EventSource(`${apiUrl}/runs/${encodeURIComponent(run)}/events`);
+  let arrived: LogEvent[] = [];
+  let scheduled = false;
+  source.addEventListener("open", () => online.set(true));
+  source.addEventListener("error", () => online.set(false));
+  source.addEventListener("state", (message) => state.set(JSON.parse(message.data) as LiveState));
+  source.addEventListener("log", (message) => {
+    const event = JSON.parse(message.data) as LogEvent;
+    arrived.push(event);
+    if (event.kind === "commit_accepted") {
+      for (const listener of commitListeners) listener(event);
+    }
+    // A whole backlog arrives at once: the list is drawn once for all of it.
+    if (!scheduled) {
+      scheduled = true;
+      setTimeout(() => {
+        scheduled = false;
+        log.set([...arrived.reverse(), ...log.get()].slice(0, MOST_EVENTS));
+        arrived = [];
+      }, 100);
+    }
+  });
+  return { state, log, online, onCommit: (listener) => commitListeners.push(listener), close: () => source.close() };
+}
