@@ -141,7 +141,7 @@ async fn start(page: &devtools::Page, url: &str, max_wait: Duration) -> anyhow::
 
 #[cfg(unix)]
 async fn state(page: &devtools::Page) -> anyhow::Result<PageState> {
-    Ok(serde_json::from_value(page.evaluate("({ ...document.documentElement.dataset })").await?)?)
+    Ok(serde_json::from_value(page.evaluate("({ ...document.documentElement?.dataset })").await?)?)
 }
 
 /// Waits until one page's run is done.
