@@ -6,8 +6,8 @@
 
 mod device;
 mod pacer;
-mod shell;
 mod shards;
+mod shell;
 mod socket;
 
 use futures_channel::mpsc;
@@ -86,7 +86,8 @@ impl Handle {
 pub fn start(config: &str, report: js_sys::Function) -> Result<Handle, JsValue> {
     console_error_panic_hook::set_once();
     let config: Config = serde_json::from_str(config).map_err(|error| JsValue::from_str(&error.to_string()))?;
-    let contributor = secret(&config.contributor).ok_or_else(|| JsValue::from_str("the contributor's key is damaged"))?;
+    let contributor =
+        secret(&config.contributor).ok_or_else(|| JsValue::from_str("the contributor's key is damaged"))?;
     let capabilities =
         Capabilities { backend: config.backend, adapter: config.adapter.clone(), software: config.software };
     let (inputs, receiver) = mpsc::channel(INPUTS);

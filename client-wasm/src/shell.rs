@@ -92,7 +92,9 @@ impl Shell {
                 web_sys::console::warn_1(&format!("no GPU: {error}").into());
                 self.use_cpu();
             }
-            Err(error) => return self.post(&PageMessage::Failed { reason: format!("there is no WebGPU adapter: {error}") }),
+            Err(error) => {
+                return self.post(&PageMessage::Failed { reason: format!("there is no WebGPU adapter: {error}") });
+            }
         }
         if let Some(trouble) = self.config.trouble.take() {
             self.feed(Input::Trouble(trouble));
@@ -219,8 +221,7 @@ impl Shell {
                     Done { device: number, trainer: Some(trainer), outcome }
                 }
                 Job::Window(order) => {
-                    let mut trainer =
-                        trainer.unwrap_or_else(|| Trainer::new(&order.plan, &order.layout, &device));
+                    let mut trainer = trainer.unwrap_or_else(|| Trainer::new(&order.plan, &order.layout, &device));
                     if order.fresh_optimizer {
                         trainer.reset_optimizer();
                     }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use axum::serve::ListenerExt as _;
 use clap::Args;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::http::{Runs, missing_assets, router};
@@ -40,7 +41,10 @@ pub struct ServeArgs {
 pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let missing = missing_assets();
     if !missing.is_empty() {
-        tracing::warn!("this binary has no pages ({} missing): build them with `cargo xtask build`", missing.join(", "));
+        tracing::warn!(
+            "this binary has no pages ({} missing): build them with `cargo xtask build`",
+            missing.join(", ")
+        );
     }
     let runs = Arc::new(Runs::new(load_runs(&args.runs)?));
     let listener = TcpListener::bind(args.listen).await.with_context(|| {
@@ -57,7 +61,7 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
             let _ = stopped.wait_for(|stopped| *stopped).await;
         }
     };
-    let server = axum::serve(listener, router(runs)).with_graceful_shutdown(graceful);
+    let server = axum::serve(listener.tap_io(without_delay), router(runs)).with_graceful_shutdown(graceful);
     let mut stopped = stopped;
     tokio::select! {
         result = server => result.context("the server failed")?,
@@ -69,6 +73,13 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     }
     ticking.abort();
     ending.await.context("the task that watches for the end failed")?
+}
+
+/// Exchanges are small messages that wait for their answer: Nagle's algorithm would hold them for 40 ms.
+fn without_delay(socket: &mut TcpStream) {
+    if let Err(error) = socket.set_nodelay(true) {
+        tracing::warn!("TCP_NODELAY cannot be set, exchanges will be slow: {error}");
+    }
 }
 
 fn load_runs(files: &[PathBuf]) -> anyhow::Result<Vec<Arc<Run>>> {
@@ -116,7 +127,7 @@ async fn end(runs: Arc<Runs>, exit_when_done: bool, stop: watch::Sender<bool>) -
             }
             stop.send_replace(true);
             signal?;
-            if exit_when_done { bail!("stopped before the run was finished") } else { Ok(()) }
+            if exit_when_done { bail!("stopped before the run was finished") }            Ok(())
         }
     }
 }

@@ -12,7 +12,15 @@ const GENERATED: &str = "web/src/generated";
 /// Every test.
 pub fn test(install: bool) -> anyhow::Result<()> {
     stage("unit tests", || {
-        process::run(cargo().args(["test", "--package", "kindling-shared", "--package", "kindling", "--package", "xtask"]))
+        process::run(cargo().args([
+            "test",
+            "--package",
+            "kindling-shared",
+            "--package",
+            "kindling",
+            "--package",
+            "xtask",
+        ]))
     })?;
     stage("generated types", generated_types_are_committed)?;
     stage("tests of the pages", || {

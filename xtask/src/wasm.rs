@@ -54,7 +54,9 @@ pub fn add_target() -> anyhow::Result<()> {
 fn check_simd(module: &Path) -> anyhow::Result<()> {
     let bytes = std::fs::read(module)?;
     for payload in Parser::new(0).parse_all(&bytes) {
-        let Payload::CodeSectionEntry(body) = payload? else { continue };
+        let Payload::CodeSectionEntry(body) = payload? else {
+            continue;
+        };
         for operator in body.get_operators_reader()? {
             if matches!(operator?, Operator::F32x4Mul | Operator::F32x4Add) {
                 return Ok(());
@@ -64,13 +66,19 @@ fn check_simd(module: &Path) -> anyhow::Result<()> {
     bail!("{} holds no SIMD opcode: training would be 2.7 times slower; is the target's feature set?", module.display())
 }
 
-/// The one of node_modules: older ones on PATH break the module.
+/// The one of `node_modules`: older ones on PATH break the module.
 fn shrink(module: &Path) -> anyhow::Result<()> {
     let script = PathBuf::from("web/node_modules/binaryen/bin/wasm-opt");
     process::run(
         Command::new("node")
             .arg(script)
-            .args(["-O2", "--strip-debug", "--enable-simd", "--enable-bulk-memory", "--enable-nontrapping-float-to-int"])
+            .args([
+                "-O2",
+                "--strip-debug",
+                "--enable-simd",
+                "--enable-bulk-memory",
+                "--enable-nontrapping-float-to-int",
+            ])
             .args(["--enable-sign-ext", "--enable-mutable-globals", "--enable-reference-types", "--enable-multivalue"])
             .arg(module)
             .arg("-o")

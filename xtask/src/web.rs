@@ -40,7 +40,14 @@ fn check_node() -> anyhow::Result<()> {
 pub fn build(profile: Profile) -> anyhow::Result<()> {
     let out = assets(profile);
     std::fs::create_dir_all(&out)?;
-    let inputs = ["web/src", "web/public", "web/index.html", "web/dashboard.html", "web/vite.config.ts", "web/package-lock.json"];
+    let inputs = [
+        "web/src",
+        "web/public",
+        "web/index.html",
+        "web/dashboard.html",
+        "web/vite.config.ts",
+        "web/package-lock.json",
+    ];
     let made_from = stamp::hash(&inputs.map(Path::new))?;
     stamp::unless_done(&out.join(".stamp"), &made_from, || {
         let hashed = out.join("assets");

@@ -1,8 +1,6 @@
 //! Commits: the gates that a stranger's commit must pass, cheapest first, and what follows when it does.
 
-use kindling_shared::protocol::{
-    CommitHeader, Refusal, RejectCode, ToWorker, Verdict, WorkerId, close,
-};
+use kindling_shared::protocol::{CommitHeader, Refusal, RejectCode, ToWorker, Verdict, WorkerId, close};
 use kindling_shared::strategy::staleness_bound;
 
 use super::{Action, Coordinator, Millis, Note, NoteKind};
@@ -41,12 +39,7 @@ impl Coordinator {
     }
 
     /// The gates. Returns the commit's staleness.
-    fn admit(
-        &self,
-        worker: WorkerId,
-        header: &CommitHeader,
-        checked: Result<(), Refusal>,
-    ) -> Result<u64, Refusal> {
+    fn admit(&self, worker: WorkerId, header: &CommitHeader, checked: Result<(), Refusal>) -> Result<u64, Refusal> {
         let previous = self.members.get(&worker).and_then(|member| member.previous.as_ref());
         let lease = self.leases.get(&header.id.lease).filter(|lease| lease.worker == worker).ok_or_else(|| {
             if previous.is_some_and(|(id, _)| *id == header.id.lease) {
@@ -78,7 +71,8 @@ impl Coordinator {
             return Err(Refusal::new(RejectCode::NotFinite, "the loss is not a finite number"));
         }
         if header.base.generation != self.version.generation {
-            let reason = format!("the base is of generation {}, this is {}", header.base.generation, self.version.generation);
+            let reason =
+                format!("the base is of generation {}, this is {}", header.base.generation, self.version.generation);
             return Err(Refusal::new(RejectCode::StaleGeneration, reason));
         }
         let staleness = self.version.number.checked_sub(header.base.number).ok_or_else(|| {
@@ -87,7 +81,8 @@ impl Coordinator {
         })?;
         let bound = staleness_bound(self.active_workers());
         if staleness > bound {
-            let reason = format!("the base is {staleness} versions behind, the bound is {bound}: take the newest centre");
+            let reason =
+                format!("the base is {staleness} versions behind, the bound is {bound}: take the newest centre");
             return Err(Refusal::new(RejectCode::Stale, reason));
         }
         Ok(staleness)
@@ -105,7 +100,9 @@ impl Coordinator {
         actions.push(Action::Apply { staleness });
         self.counts.accepted += 1;
         *self.staleness.entry(staleness).or_default() += 1;
-        let Some(member) = self.members.get_mut(&worker) else { return };
+        let Some(member) = self.members.get_mut(&worker) else {
+            return;
+        };
         member.accepted += 1;
         member.credit += u64::from(header.samples);
         member.staleness = Some(staleness);
@@ -124,8 +121,7 @@ impl Coordinator {
         }
         let verdict = Verdict::Accepted { id: header.id, version: self.version, staleness, credit };
         self.answer(worker, verdict, now, actions);
-        let reason =
-            format!("{} samples in {} steps, {staleness} versions behind", header.samples, header.steps);
+        let reason = format!("{} samples in {} steps, {staleness} versions behind", header.samples, header.steps);
         let note = Note { shard: first_shard, ..Note::of(worker, NoteKind::CommitAccepted, reason) };
         actions.push(Action::Note(note));
         self.epochs_closed(&closed, actions);

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use kindling_shared::protocol::{Lease, LeaseId, RejectCode, Refusal, SampleRange, ToWorker, Verdict, WorkerId, limits};
+use kindling_shared::protocol::{
+    Lease, LeaseId, Refusal, RejectCode, SampleRange, ToWorker, Verdict, WorkerId, limits,
+};
 
 use super::ledger::Span;
 use super::{Action, Coordinator, Millis, Note, NoteKind};
@@ -43,10 +45,12 @@ impl LeaseState {
 
 impl Coordinator {
     pub(super) fn lease_requested(&mut self, worker: WorkerId, now: Millis, actions: &mut Vec<Action>) {
-        let Some(member) = self.members.get(&worker) else { return };
+        let Some(member) = self.members.get(&worker) else {
+            return;
+        };
         if !member.admitted {
             let refusal = Refusal::new(RejectCode::NotAdmitted, "pass the self-test before asking for work");
-            return self.expel(worker, refusal, now, actions);
+            return self.expel(worker, refusal, actions);
         }
         if let Some(lease) = member.lease {
             // It asks although it has one: it has lost it.
@@ -84,13 +88,8 @@ impl Coordinator {
         let id = LeaseId(self.next_lease);
         self.next_lease += 1;
         let time = self.lease_time(worker, samples);
-        let lease = LeaseState {
-            worker,
-            spans: spans.into(),
-            verdicts: Vec::new(),
-            deadline: now + time,
-            active_since: now,
-        };
+        let lease =
+            LeaseState { worker, spans: spans.into(), verdicts: Vec::new(), deadline: now + time, active_since: now };
         self.leases.insert(id, lease);
         if let Some(member) = self.members.get_mut(&worker) {
             member.lease = Some(id);
@@ -145,7 +144,9 @@ impl Coordinator {
 
     /// Ends a lease: what it did not cover is free again. Its verdicts stay with its worker, for resends.
     pub(super) fn end_lease(&mut self, id: LeaseId, reason: &str, actions: &mut Vec<Action>) {
-        let Some(lease) = self.leases.remove(&id) else { return };
+        let Some(lease) = self.leases.remove(&id) else {
+            return;
+        };
         let remaining = lease.remaining();
         for span in lease.spans {
             self.ledger.put_back(span);

@@ -40,7 +40,9 @@ impl Coordinator {
             None => self.joined(connection, contributor, capabilities, fresh_secret, now, actions),
         };
         self.connections.insert(connection, worker);
-        let Some(member) = self.members.get(&worker) else { return };
+        let Some(member) = self.members.get(&worker) else {
+            return;
+        };
         let welcome = Welcome {
             plan: self.settings.plan.clone(),
             schema: self.settings.schema,
@@ -108,7 +110,9 @@ impl Coordinator {
                 lease.deadline = deadline;
             }
         }
-        let Some(member) = self.members.get_mut(&worker) else { return };
+        let Some(member) = self.members.get_mut(&worker) else {
+            return;
+        };
         member.connection = Some(connection);
         member.heard_at = now;
         member.admitted &= member.capabilities == capabilities;
@@ -152,13 +156,7 @@ impl Coordinator {
         worker
     }
 
-    pub(super) fn self_tested(
-        &mut self,
-        worker: WorkerId,
-        result: Result<(), String>,
-        now: Millis,
-        actions: &mut Vec<Action>,
-    ) {
+    pub(super) fn self_tested(&mut self, worker: WorkerId, result: Result<(), String>, actions: &mut Vec<Action>) {
         match result {
             Ok(()) => {
                 if let Some(member) = self.members.get_mut(&worker) {
@@ -170,13 +168,13 @@ impl Coordinator {
             }
             Err(what) => {
                 let reason = format!("this device computes wrongly: {what}");
-                self.expel(worker, Refusal::new(RejectCode::SelfTestFailed, reason), now, actions);
+                self.expel(worker, Refusal::new(RejectCode::SelfTestFailed, reason), actions);
             }
         }
     }
 
     /// Refuses a worker: it is told why, its socket closes, its lease is free.
-    pub(super) fn expel(&mut self, worker: WorkerId, refusal: Refusal, _now: Millis, actions: &mut Vec<Action>) {
+    pub(super) fn expel(&mut self, worker: WorkerId, refusal: Refusal, actions: &mut Vec<Action>) {
         actions.push(Action::Note(Note::of(worker, NoteKind::WorkerRefused, refusal.reason.clone())));
         if let Some(member) = self.members.get_mut(&worker) {
             member.last_refusal = Some(refusal.clone());

@@ -196,14 +196,14 @@ impl Coordinator {
                 self.hello(connection, contributor, resume, capabilities, fresh_secret, now, &mut actions);
             }
             (Event::Hello { .. }, Some(worker)) => {
-                self.expel(worker, Refusal::new(RejectCode::Malformed, "a second hello on one socket"), now, &mut actions);
+                self.expel(worker, Refusal::new(RejectCode::Malformed, "a second hello on one socket"), &mut actions);
             }
             (Event::Closed(_), None) => {}
             (_, None) => {
                 let refusal = Refusal::new(RejectCode::Malformed, "say hello first");
                 farewell(connection, refusal, &mut actions);
             }
-            (Event::SelfTest(result), Some(worker)) => self.self_tested(worker, result, now, &mut actions),
+            (Event::SelfTest(result), Some(worker)) => self.self_tested(worker, result, &mut actions),
             (Event::LeaseRequest, Some(worker)) => self.lease_requested(worker, now, &mut actions),
             (Event::Pull, Some(_)) => actions.push(Action::SendSnapshot(connection)),
             (Event::Commit { header, checked }, Some(worker)) => {
@@ -214,7 +214,7 @@ impl Coordinator {
             (Event::Leave, Some(worker)) => self.left(worker, "it stopped", &mut actions),
             (Event::Closed(reason), Some(worker)) => self.closed(worker, &reason, now, &mut actions),
             (Event::Malformed(what), Some(worker)) => {
-                self.expel(worker, Refusal::new(RejectCode::Malformed, what), now, &mut actions);
+                self.expel(worker, Refusal::new(RejectCode::Malformed, what), &mut actions);
             }
         }
         self.grant_waiting(now, &mut actions);

@@ -97,8 +97,10 @@ impl Bench {
     fn finish(&mut self, peers: &[Peer]) {
         for _ in 0..10_000 {
             for peer in peers {
-                let Some(lease) = lease_in(&self.handle(peer.connection, Event::LeaseRequest)) else { continue };
-                let samples = lease.ranges.iter().map(|range| range.len()).sum();
+                let Some(lease) = lease_in(&self.handle(peer.connection, Event::LeaseRequest)) else {
+                    continue;
+                };
+                let samples = lease.ranges.iter().map(kindling_shared::protocol::SampleRange::len).sum();
                 let actions = self.commit(peer, lease.id, 0, samples);
                 assert!(matches!(verdict_in(&actions), Some(Verdict::Accepted { .. })), "{actions:?}");
                 if self.coordinator.is_finished() {
@@ -155,7 +157,7 @@ fn a_lease_is_half_a_workers_share_in_whole_batches_and_its_auto_window_a_quarte
     let mut bench = Bench::new("dynsgd", 1);
     let (one, _two) = (bench.join(1), bench.join(2));
     let lease = bench.lease(&one);
-    assert_eq!(lease.ranges.iter().map(|range| range.len()).sum::<u32>(), 50);
+    assert_eq!(lease.ranges.iter().map(kindling_shared::protocol::SampleRange::len).sum::<u32>(), 50);
     assert_eq!(lease.window, WindowLimit::Auto { milliseconds: 2_000, samples: 25 });
     assert_eq!(u64::from(lease.deadline_ms), limits::LEASE_UNKNOWN_SPEED.as_millis() as u64);
 }
@@ -180,7 +182,7 @@ fn a_resent_commit_gets_its_first_verdict_and_changes_nothing() {
     assert!(!again.iter().any(|action| matches!(action, Action::Apply { .. })));
     assert_eq!((bench.coordinator.version(), bench.coordinator.ledger().samples_trained()), (version, trained));
     // Also when the lease is over by now.
-    let rest = lease.ranges.iter().map(|range| range.len()).sum::<u32>() - 10;
+    let rest = lease.ranges.iter().map(kindling_shared::protocol::SampleRange::len).sum::<u32>() - 10;
     let last = verdict_in(&bench.commit(&one, lease.id, 1, rest));
     assert_eq!(verdict_in(&bench.commit(&one, lease.id, 1, rest)), last);
 }
@@ -194,7 +196,7 @@ fn a_commit_beyond_the_staleness_bound_is_refused_once_and_the_next_one_is_taken
     let mut commits = 0;
     while commits <= limits::STALENESS_LEAST {
         let lease = bench.lease(&fast);
-        for sequence in 0..lease.ranges.iter().map(|range| range.len()).sum::<u32>() / 10 {
+        for sequence in 0..lease.ranges.iter().map(kindling_shared::protocol::SampleRange::len).sum::<u32>() / 10 {
             bench.commit(&fast, lease.id, sequence, 10);
             commits += 1;
         }
@@ -337,7 +339,7 @@ fn what_a_stranger_claims_is_checked_before_it_counts() {
         let actions = bench.handle(one.connection, Event::Commit { header: bad, checked: Ok(()) });
         assert_eq!(refusal_in(&actions).0, code, "{bad:?}");
         assert!(!actions.iter().any(|action| matches!(action, Action::Apply { .. })));
-        if bench.coordinator.leases.get(&lease.id).is_none() {
+        if !bench.coordinator.leases.contains_key(&lease.id) {
             break;
         }
     }
@@ -376,7 +378,7 @@ fn single_takes_one_worker_at_a_time_and_goes_through_the_samples_in_order() {
         let lease = bench.lease(&one);
         assert_eq!(lease.window, WindowLimit::Lease);
         seen.extend(lease.ranges.iter().map(|range| range.epoch));
-        bench.commit(&one, lease.id, 0, lease.ranges.iter().map(|range| range.len()).sum());
+        bench.commit(&one, lease.id, 0, lease.ranges.iter().map(kindling_shared::protocol::SampleRange::len).sum());
     }
     assert!(seen.is_sorted());
     bench.handle(one.connection, Event::Closed("done".into()));

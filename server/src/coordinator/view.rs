@@ -18,7 +18,7 @@ pub struct CommitCounts {
     #[cfg_attr(test, ts(type = "number"))]
     pub rejected: u64,
     /// The rejected ones by their code.
-    #[cfg_attr(test, ts(type = "{ [code in RejectCode]?: number }"))]
+    #[cfg_attr(test, ts(type = "Record<string, number>"))]
     pub by_code: BTreeMap<RejectCode, u64>,
 }
 

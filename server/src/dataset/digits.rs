@@ -33,7 +33,9 @@ pub fn digits() -> Result<Samples, DataError> {
                 features.extend_from_slice(pixels);
                 labels.push(u32::from(*label));
             }
-            _ => return Err(wrong(format!("line {} has not {PIXELS} pixels and a label", number + 1))),
+            _ => {
+                return Err(wrong(format!("line {} has not {PIXELS} pixels and a label", number + 1)));
+            }
         }
     }
     Ok(Samples { sample_shape: vec![1, 8, 8], features: Features::U8(features.into()), labels })

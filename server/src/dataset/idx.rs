@@ -26,7 +26,8 @@ pub fn read_idx(features: &Path, labels: &Path) -> Result<Samples, DataError> {
         [count, height, width] => (count, vec![1, height, width]),
         [count, size] => (count, vec![size]),
         ref other => {
-            let what = format!("features need 2 or 3 dimensions, this file has {other:?}; are features and labels swapped?");
+            let what =
+                format!("features need 2 or 3 dimensions, this file has {other:?}; are features and labels swapped?");
             return Err(DataError::Format { path: features.to_owned(), what });
         }
     };

@@ -69,7 +69,7 @@ impl Incoming {
         {
             let update = assembler.finish();
             let checked = check(&update);
-            self.run.handle(self.connection, Event::Commit { header, checked }, Some((header, update)));
+            self.run.handle(self.connection, Event::Commit { header, checked }, Some(&(header, update)));
         }
     }
 }

@@ -67,13 +67,21 @@ fn short(reason: &str) -> String {
 async fn serve(runs: Arc<Runs>, mut socket: WebSocket) {
     let first = tokio::time::timeout(limits::HANDSHAKE, socket.recv()).await;
     let hello = match first {
-        Err(_) => return close_socket(&mut socket, close::SILENT, "no hello within ten seconds").await,
+        Err(_) => {
+            return close_socket(&mut socket, close::SILENT, "no hello within ten seconds").await;
+        }
         Ok(Some(Ok(Message::Binary(bytes)))) => match ToServer::decode(&bytes) {
             Ok(ToServer::Hello(hello)) => hello,
-            Ok(_) => return refuse(&mut socket, Refusal::new(RejectCode::Malformed, "say hello first")).await,
-            Err(error) => return refuse(&mut socket, Refusal::new(RejectCode::Malformed, error.to_string())).await,
+            Ok(_) => {
+                return refuse(&mut socket, Refusal::new(RejectCode::Malformed, "say hello first")).await;
+            }
+            Err(error) => {
+                return refuse(&mut socket, Refusal::new(RejectCode::Malformed, error.to_string())).await;
+            }
         },
-        Ok(Some(Ok(_))) => return refuse(&mut socket, Refusal::new(RejectCode::Malformed, "say hello first")).await,
+        Ok(Some(Ok(_))) => {
+            return refuse(&mut socket, Refusal::new(RejectCode::Malformed, "say hello first")).await;
+        }
         Ok(_) => return,
     };
     let Some(run) = runs.find(&hello.run) else {

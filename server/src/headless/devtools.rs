@@ -24,6 +24,9 @@ const ANSWER: Duration = Duration::from_secs(120);
 /// Time to close in good order before it is killed.
 const CLOSE: Duration = Duration::from_secs(5);
 const EVENTS_IN_FLIGHT: usize = 1_024;
+/// How often, and with what wait between, a page that another one opens is looked for.
+const NEW_PAGE_LOOKS: u32 = 100;
+const NEW_PAGE_WAIT: Duration = Duration::from_millis(100);
 /// One answer's size: a screenshot is the largest.
 const MOST_ANSWER_BYTES: usize = 64 << 20;
 
@@ -103,7 +106,8 @@ impl Browser {
             FdMapping { parent_fd: OwnedFd::from(command_reader), child_fd: 3 },
             FdMapping { parent_fd: OwnedFd::from(answer_writer), child_fd: 4 },
         ])?;
-        let child = command.spawn().with_context(|| format!("the browser {} cannot be started", options.path.display()))?;
+        let child =
+            command.spawn().with_context(|| format!("the browser {} cannot be started", options.path.display()))?;
         // The command holds this side's copies of the browser's ends: they must close, or its death goes unseen.
         drop(command);
         let writer = pipe::Sender::from_owned_fd(OwnedFd::from(command_writer))?;
@@ -118,8 +122,26 @@ impl Browser {
 
     /// Opens a window with an empty page.
     pub async fn open_page(&self) -> anyhow::Result<Page> {
-        let made = self.wire.call(None, "Target.createTarget", json!({ "url": "about:blank", "newWindow": true })).await?;
+        let made =
+            self.wire.call(None, "Target.createTarget", json!({ "url": "about:blank", "newWindow": true })).await?;
         let target = text(&made, "targetId")?;
+        self.attach(target).await
+    }
+
+    /// The first page that `opener` opened itself.
+    pub async fn attach_to_new_page(&self, opener: &Page) -> anyhow::Result<Page> {
+        for _ in 0..NEW_PAGE_LOOKS {
+            let answer = self.wire.call(None, "Target.getTargets", json!({})).await?;
+            let targets = answer["targetInfos"].as_array().map_or(&[][..], Vec::as_slice);
+            if let Some(target) = targets.iter().find(|target| target["openerId"] == opener.target.as_str()) {
+                return self.attach(text(target, "targetId")?).await;
+            }
+            tokio::time::sleep(NEW_PAGE_WAIT).await;
+        }
+        bail!("the page opened no other page")
+    }
+
+    async fn attach(&self, target: String) -> anyhow::Result<Page> {
         let attached =
             self.wire.call(None, "Target.attachToTarget", json!({ "targetId": target, "flatten": true })).await?;
         let page = Page { wire: Arc::clone(&self.wire), session: text(&attached, "sessionId")?, target };
@@ -196,7 +218,8 @@ impl Page {
                  return [r.x + r.width / 2, r.y + r.height / 2]; }})()"
             ))
             .await?;
-        let (Some(x), Some(y)) = (place.pointer("/0").and_then(Value::as_f64), place.pointer("/1").and_then(Value::as_f64))
+        let (Some(x), Some(y)) =
+            (place.pointer("/0").and_then(Value::as_f64), place.pointer("/1").and_then(Value::as_f64))
         else {
             bail!("there is no element {selector}");
         };
@@ -251,7 +274,9 @@ async fn listen(reader: pipe::Receiver, pending: Pending, events: broadcast::Sen
             _ => break,
         }
         bytes.pop();
-        let Ok(mut message) = serde_json::from_slice::<Value>(&bytes) else { continue };
+        let Ok(mut message) = serde_json::from_slice::<Value>(&bytes) else {
+            continue;
+        };
         if let Some(id) = message.get("id").and_then(Value::as_u64) {
             let caller = pending.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
             let answer = match message.get("error") {

@@ -11,7 +11,7 @@ const ELSEWHERE: [&str; 3] = [
     "/snap/bin/chromium",
 ];
 
-/// KINDLING_BROWSER, or a Chromium or Chrome on PATH or in a usual place.
+/// `KINDLING_BROWSER`, or a Chromium or Chrome on PATH or in a usual place.
 pub fn find_browser() -> anyhow::Result<PathBuf> {
     if let Some(path) = std::env::var_os("KINDLING_BROWSER") {
         let path = PathBuf::from(path);

@@ -31,7 +31,7 @@ pub struct WorkerArgs {
     /// Where to train; `webgpu` fails where there is no adapter, `auto` goes to the CPU instead.
     #[arg(long, value_enum, default_value_t = BackendChoice::Auto)]
     backend: BackendChoice,
-    /// The browser to start; without it KINDLING_BROWSER, or a Chromium or Chrome that is found.
+    /// The browser to start; without it `KINDLING_BROWSER`, or a Chromium or Chrome that is found.
     #[arg(long, value_name = "PATH")]
     browser: Option<PathBuf>,
     /// Seconds to wait for a server that cannot be reached.
@@ -133,7 +133,9 @@ async fn start(page: &devtools::Page, url: &str, max_wait: Duration) -> anyhow::
             Some("ready") => return page.click("#start").await,
             Some("ended" | "finished") => return Ok(()),
             Some("blocked") => bail!("this browser cannot train: {}", state(page).await?.reason.unwrap_or_default()),
-            _ if began.elapsed() >= max_wait => bail!("the page at {url} does not become ready: is it Kindling's?"),
+            _ if began.elapsed() >= max_wait => {
+                bail!("the page at {url} does not become ready: is it Kindling's?")
+            }
             _ => tokio::time::sleep(LOOK_EVERY).await,
         }
     }
@@ -157,7 +159,11 @@ async fn watch(index: usize, page: &devtools::Page, max_wait: Duration) -> anyho
             "ended" | "finished" => return Ok(()),
             "refused" | "blocked" | "failed" => bail!("worker {}: {reason}", index + 1),
             "offline" | "connecting" if reached.elapsed() > max_wait => {
-                bail!("worker {}: the server cannot be reached for {} seconds: {reason}", index + 1, max_wait.as_secs());
+                bail!(
+                    "worker {}: the server cannot be reached for {} seconds: {reason}",
+                    index + 1,
+                    max_wait.as_secs()
+                );
             }
             "offline" | "connecting" => {}
             _ => reached = Instant::now(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, Query, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use kindling_shared::protocol::ShardHash;
 use serde::{Deserialize, Serialize};
@@ -45,7 +45,9 @@ const fn default_points() -> usize {
 }
 
 pub(super) fn find(runs: &Runs, id: &str) -> Result<Arc<Run>, ApiError> {
-    let unknown = || ApiError::not_found("unknown_run", format!("this server hosts no run {id:?}"), "GET /api/v1/runs lists them");
+    let unknown = || {
+        ApiError::not_found("unknown_run", format!("this server hosts no run {id:?}"), "GET /api/v1/runs lists them")
+    };
     if id.is_empty() { Err(unknown()) } else { runs.find(id).ok_or_else(unknown) }
 }
 
@@ -78,6 +80,16 @@ pub(super) async fn workers(
 
 pub(super) async fn epoch(State(runs): State<Arc<Runs>>, Path(id): Path<String>) -> Result<Json<EpochView>, ApiError> {
     Ok(Json(find(&runs, &id)?.epoch()))
+}
+
+/// The newest centre.
+pub(super) async fn model(State(runs): State<Arc<Runs>>, Path(id): Path<String>) -> Result<Response, ApiError> {
+    let bytes = find(&runs, &id)?.model().map_err(|error| ApiError::internal(error.to_string()))?;
+    let headers = [
+        (CONTENT_TYPE, "application/octet-stream".to_owned()),
+        (CONTENT_DISPOSITION, format!("attachment; filename=\"{id}.safetensors\"")),
+    ];
+    Ok((headers, bytes).into_response())
 }
 
 /// A shard never changes: its address is the hash of its bytes.

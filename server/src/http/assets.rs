@@ -4,8 +4,11 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Redirect, Response};
 use rust_embed::RustEmbed;
 
@@ -17,8 +20,9 @@ use super::{ApiError, Runs, api, error};
 #[allow_missing = true]
 struct Assets;
 
+const PAGES: [&str; 2] = ["index.html", "dashboard.html"];
 /// Files that a working server needs.
-const NEEDED: [&str; 4] = ["index.html", "dashboard.html", "wasm/kindling_client.js", "wasm/kindling_client_bg.wasm"];
+const NEEDED: [&str; 4] = [PAGES[0], PAGES[1], "wasm/kindling_client.js", "wasm/kindling_client_bg.wasm"];
 
 /// What the pages may do: nothing that comes from elsewhere.
 const CONTENT_POLICY: &str = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; \
@@ -70,15 +74,25 @@ fn page(name: &str, root: &str) -> Response {
 }
 
 /// Any other file: an asset, or nothing.
-pub(super) async fn file(uri: Uri) -> Response {
+pub(super) async fn file(uri: Uri, headers: HeaderMap) -> Response {
     let path = uri.path().trim_start_matches('/');
-    let Some(file) = Assets::get(path).filter(|_| !path.ends_with(".html")) else {
+    // The pages have addresses of their own, which say where the root is.
+    let Some(file) = Assets::get(path).filter(|_| !PAGES.contains(&path)) else {
         return error::no_such_route(uri).await.into_response();
     };
     // Vite puts a hash into the names under assets/; everything else is asked for anew.
     let cache = if path.starts_with("assets/") { "public, max-age=31536000, immutable" } else { "no-cache" };
+    let tag = entity_tag(&file.metadata.sha256_hash());
+    if headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes()) {
+        return StatusCode::NOT_MODIFIED.into_response();
+    }
     let kind = mime_guess::from_path(path).first_or_octet_stream();
-    secured(([(CONTENT_TYPE, kind.as_ref()), (CACHE_CONTROL, cache)], file.data.into_owned()).into_response())
+    let headers = [(CONTENT_TYPE, kind.as_ref()), (CACHE_CONTROL, cache), (ETAG, &tag)];
+    secured((headers, file.data.into_owned()).into_response())
+}
+
+fn entity_tag(hash: &[u8; 32]) -> String {
+    format!("\"{}\"", hash[..16].iter().map(|byte| format!("{byte:02x}")).collect::<String>())
 }
 
 fn secured(mut response: Response) -> Response {

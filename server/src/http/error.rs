@@ -39,6 +39,12 @@ impl ApiError {
     pub fn not_found(code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { status: StatusCode::NOT_FOUND, code, message: message.into(), hint: hint.into() }
     }
+
+    /// Something failed here that the caller cannot mend.
+    pub fn internal(message: impl Into<String>) -> Self {
+        let hint = "the server's log says more".into();
+        Self { status: StatusCode::INTERNAL_SERVER_ERROR, code: "internal", message: message.into(), hint }
+    }
 }
 
 impl IntoResponse for ApiError {
@@ -50,5 +56,9 @@ impl IntoResponse for ApiError {
 
 /// The API has no such route.
 pub async fn no_such_route(uri: Uri) -> ApiError {
-    ApiError::not_found("unknown_route", format!("the API has no {}", uri.path()), "docs/architecture.md lists the routes")
+    ApiError::not_found(
+        "unknown_route",
+        format!("the API has no {}", uri.path()),
+        "docs/architecture.md lists the routes",
+    )
 }

@@ -107,10 +107,7 @@ fn log(event: &Event) -> Result<sse::Event, axum::Error> {
     sse::Event::default().event("log").id(event.id.to_string()).json_data(event)
 }
 
-async fn send(
-    sender: &mpsc::Sender<Result<sse::Event, Infallible>>,
-    event: Result<sse::Event, axum::Error>,
-) -> bool {
+async fn send(sender: &mpsc::Sender<Result<sse::Event, Infallible>>, event: Result<sse::Event, axum::Error>) -> bool {
     match event {
         Ok(event) => sender.send(Ok(event)).await.is_ok(),
         Err(error) => {

@@ -51,6 +51,7 @@ pub fn router(runs: Arc<Runs>) -> Router {
         .route("/runs/{id}/epoch", get(api::epoch))
         .route("/runs/{id}/events", get(events::stream))
         .route("/runs/{id}/shards/{hash}", get(api::shard))
+        .route("/runs/{id}/model.safetensors", get(api::model))
         .fallback(error::no_such_route);
     Router::new()
         .route("/", get(assets::contribute))

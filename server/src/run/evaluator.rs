@@ -35,10 +35,8 @@ impl Wake {
     fn rest(&self, until: Instant) {
         let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         let rest = until.saturating_duration_since(Instant::now());
-        let (mut wanted, _) = self
-            .condition
-            .wait_timeout_while(wanted, rest, |wanted| !*wanted)
-            .unwrap_or_else(PoisonError::into_inner);
+        let (mut wanted, _) =
+            self.condition.wait_timeout_while(wanted, rest, |wanted| !*wanted).unwrap_or_else(PoisonError::into_inner);
         *wanted = false;
     }
 }

@@ -110,7 +110,8 @@ impl History {
         let event = Event { id: self.last_event, at, kind: note.kind, worker, shard: note.shard, reason: note.reason };
         if self.events.len() >= MOST_EVENTS {
             // Commits are many and alike: they go before anything that is said once.
-            let commit = self.events.iter().take(MOST_EVENTS / 2).position(|event| event.kind == NoteKind::CommitAccepted);
+            let commit =
+                self.events.iter().take(MOST_EVENTS / 2).position(|event| event.kind == NoteKind::CommitAccepted);
             self.events.remove(commit.unwrap_or(0));
         }
         self.events.push_back(event.clone());

@@ -8,7 +8,7 @@ mod history;
 mod outbox;
 mod status;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -19,6 +19,7 @@ use kindling_shared::protocol::{CommitHeader, SelfTestAnswer, ToWorker};
 use kindling_shared::run::RunPlan;
 use kindling_shared::strategy::Commit;
 use kindling_shared::trainer::Trainer;
+use safetensors::tensor::{Dtype, TensorView};
 use tokio::sync::{broadcast, watch};
 
 pub use history::{Event, Series};
@@ -69,7 +70,8 @@ impl Run {
     pub fn new(loaded: LoadedRun, generation: u32) -> anyhow::Result<Arc<Self>> {
         let LoadedRun { plan, layout, dataset, rule, epochs } = loaded;
         let self_test_seed = plan.seed ^ 0x5e1f_7e57;
-        let self_test = evaluator::block_on(Trainer::new(&plan, &layout, &burn::tensor::Device::flex()).self_test(self_test_seed))?;
+        let self_test =
+            evaluator::block_on(Trainer::new(&plan, &layout, &burn::tensor::Device::flex()).self_test(self_test_seed))?;
         let settings = Settings {
             rule,
             strategy: plan.strategy.clone(),
@@ -162,10 +164,10 @@ impl Run {
     }
 
     /// Takes what a worker did. `commit` is the update of a commit event.
-    pub fn handle(&self, connection: ConnectionId, event: CoordinatorEvent, commit: Option<(CommitHeader, Encoded)>) {
+    pub fn handle(&self, connection: ConnectionId, event: CoordinatorEvent, commit: Option<&(CommitHeader, Encoded)>) {
         let mut core = self.lock();
         let actions = core.coordinator.handle(connection, event, self.now());
-        self.carry_out(&mut core, actions, commit.as_ref());
+        self.carry_out(&mut core, actions, commit);
     }
 
     /// Time has passed.
@@ -212,6 +214,23 @@ impl Run {
     /// The open epoch, shard by shard.
     pub fn epoch(&self) -> EpochView {
         self.lock().coordinator.ledger().view()
+    }
+
+    /// The newest centre as a safetensors file: tensors by their name in the layout, version and run as metadata.
+    pub fn model(&self) -> Result<Vec<u8>, safetensors::SafeTensorError> {
+        let (values, version) = {
+            let core = self.lock();
+            (core.centre.values(), core.coordinator.version())
+        };
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let tensors = self.layout.tensors().iter().map(|tensor| {
+            let range = tensor.indices();
+            let view = TensorView::new(Dtype::F32, tensor.shape.clone(), &bytes[range.start * 4..range.end * 4]);
+            view.map(|view| (tensor.name.clone(), view))
+        });
+        let metadata =
+            HashMap::from([("run".to_owned(), self.plan.id.clone()), ("version".to_owned(), version.to_string())]);
+        safetensors::serialize(tensors.collect::<Result<Vec<_>, _>>()?, Some(metadata))
     }
 
     fn carry_out(&self, core: &mut Core, actions: Vec<Action>, commit: Option<&(CommitHeader, Encoded)>) {

@@ -8,8 +8,8 @@ use kindling_shared::params::Layout;
 use kindling_shared::run::{DataPlan, RunPlan};
 use kindling_shared::strategy;
 
-use super::schema::{DataFormat, Files, RunFile, ValidationSettings};
 use super::RunFileError;
+use super::schema::{DataFormat, Files, RunFile, ValidationSettings};
 use crate::dataset::{self, Dataset, Samples, Validation};
 
 /// Held out where the run file says nothing.
@@ -105,7 +105,8 @@ impl Loader {
             return Err(self.error("[worker] batch_size = 0: must be at least 1"));
         }
         for transform in &run.data.transforms {
-            if matches!(transform, kindling_shared::data::Transform::Standardize { deviation, .. } if *deviation == 0.0) {
+            if matches!(transform, kindling_shared::data::Transform::Standardize { deviation, .. } if *deviation == 0.0)
+            {
                 return Err(self.error("[data] transforms: deviation = 0: must not be 0"));
             }
         }
@@ -152,7 +153,9 @@ impl Loader {
             let (name, behind) =
                 after.split_once('}').ok_or_else(|| self.error(format!("[data] {key}: {text}: ${{ without }}")))?;
             let value = std::env::var(name).map_err(|_| {
-                self.error(format!("[data] {key}: the environment variable {name} is not set; set it or write the path"))
+                self.error(format!(
+                    "[data] {key}: the environment variable {name} is not set; set it or write the path"
+                ))
             })?;
             out.push_str(before);
             out.push_str(&value);
@@ -219,11 +222,11 @@ fn explain(error: &toml::de::Error, text: &str) -> String {
 
 /// `: did you mean ...?`, or what there is.
 fn suggest(name: &str, known: &[&str]) -> String {
-    let nearest = known.iter().max_by(|a, b| {
-        strsim::jaro_winkler(name, a).total_cmp(&strsim::jaro_winkler(name, b))
-    });
+    let nearest = known.iter().max_by(|a, b| strsim::jaro_winkler(name, a).total_cmp(&strsim::jaro_winkler(name, b)));
     match nearest {
-        Some(nearest) if strsim::jaro_winkler(name, nearest) > 0.75 => format!(": did you mean `{nearest}`?"),
+        Some(nearest) if strsim::jaro_winkler(name, nearest) > 0.75 => {
+            format!(": did you mean `{nearest}`?")
+        }
         Some(_) => format!(": known are {}", known.join(", ")),
         None => String::new(),
     }

@@ -24,9 +24,15 @@ impl Transform {
     /// Transforms features in place.
     pub fn apply(&self, features: &mut [f32]) {
         match *self {
-            Self::Scale { by } => features.iter_mut().for_each(|value| *value *= by),
+            Self::Scale { by } => {
+                for value in features {
+                    *value *= by;
+                }
+            }
             Self::Standardize { mean, deviation } => {
-                features.iter_mut().for_each(|value| *value = (*value - mean) / deviation);
+                for value in features {
+                    *value = (*value - mean) / deviation;
+                }
             }
         }
     }

@@ -5,5 +5,5 @@ mod shape;
 mod spec;
 
 pub use network::{Activation, Network};
-pub use shape::{ShapeError, initial_parameters, infer_layout};
+pub use shape::{ShapeError, infer_layout, initial_parameters};
 pub use spec::{Layer, Loss, ModelSpec, Padding};

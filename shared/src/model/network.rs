@@ -98,6 +98,7 @@ impl Network {
     }
 
     /// The network with the values of a flat vector, which must have the layout's length.
+    #[must_use]
     pub fn load(self, flat: &[f32]) -> Self {
         self.map(&mut Loader { flat })
     }

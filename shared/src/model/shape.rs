@@ -61,12 +61,7 @@ pub fn infer_layout(spec: &ModelSpec, sample_shape: &[usize], classes: usize) ->
     Ok(layout)
 }
 
-fn infer_layer(
-    index: usize,
-    layer: &Layer,
-    shape: Vec<usize>,
-    layout: &mut Layout,
-) -> Result<Vec<usize>, ShapeError> {
+fn infer_layer(index: usize, layer: &Layer, shape: Vec<usize>, layout: &mut Layout) -> Result<Vec<usize>, ShapeError> {
     let kind = layer.kind();
     let input = |expected: &str, found: &[usize]| ShapeError::Input {
         layer: index,
@@ -159,8 +154,7 @@ mod tests {
 
     #[test]
     fn the_layouts_of_known_models_have_the_known_size() {
-        let mlp =
-            vec![Layer::Flatten {}, Layer::Linear { units: 256 }, Layer::Relu {}, Layer::Linear { units: 10 }];
+        let mlp = vec![Layer::Flatten {}, Layer::Linear { units: 256 }, Layer::Relu {}, Layer::Linear { units: 10 }];
         assert_eq!(infer(mlp, &[1, 28, 28]).expect("fits").elements(), 203_530);
         let pool = Layer::MaxPool2d { size: 2, stride: None };
         let cnn = vec![

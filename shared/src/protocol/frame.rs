@@ -1,8 +1,8 @@
 //! Frames: the registry of numbers, and their encoding.
 
 use bytes::Bytes;
-use serde::de::DeserializeOwned;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 use super::message::{CommitHeader, Hello, Lease, SelfTestAnswer, SnapshotHeader, Trouble, Verdict, Welcome};

@@ -14,7 +14,7 @@ mod version;
 
 pub use frame::{FrameError, TensorChunk, ToServer, ToWorker};
 pub use message::{
-    Backend, Capabilities, CommitHeader, Hello, Lease, SampleRange, Resume, SelfTestAnswer, SnapshotHeader, Trouble,
+    Backend, Capabilities, CommitHeader, Hello, Lease, Resume, SampleRange, SelfTestAnswer, SnapshotHeader, Trouble,
     TroubleKind, Verdict, Welcome, WindowLimit,
 };
 pub use refusal::{Advice, Refusal, RejectCode};

@@ -76,14 +76,18 @@ impl Exchange {
 }
 
 impl Session {
-    pub(super) fn window_done(&mut self, number: u64, result: WindowResult, compute_ms: u32) {
+    pub(super) fn window_done(&mut self, number: u64, result: &WindowResult, compute_ms: u32) {
         if !self.take_window(number) {
             return;
         }
         self.measured(result.steps, compute_ms);
         self.progress.loss = Some(result.loss);
-        let (Some(joined), Some(centre)) = (&mut self.joined, &self.exchange.centre) else { return };
-        let Some((lease, sequence)) = self.work.next_commit() else { return };
+        let (Some(joined), Some(centre)) = (&mut self.joined, &self.exchange.centre) else {
+            return;
+        };
+        let Some((lease, sequence)) = self.work.next_commit() else {
+            return;
+        };
         let base = centre.version;
         let delta = joined.worker_half.push(&result.parameters, &centre.parameters, result.steps);
         let pulls = joined.worker_half.pulls();
@@ -112,7 +116,9 @@ impl Session {
         if !self.link.is_welcomed() {
             return;
         }
-        let Some(pending) = &self.exchange.pending else { return };
+        let Some(pending) = &self.exchange.pending else {
+            return;
+        };
         for frame in pending.frames.clone() {
             self.send_bytes(frame);
         }

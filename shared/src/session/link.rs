@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Action, Joined, Millis, Session};
 use crate::model::infer_layout;
-use crate::protocol::{Advice, Backend, Hello, Refusal, RejectCode, Resume, ToServer, Welcome, WorkerId, close, limits};
+use crate::protocol::{
+    Advice, Backend, Hello, Refusal, RejectCode, Resume, ToServer, Welcome, WorkerId, close, limits,
+};
 use crate::run::RunPlan;
 use crate::session::progress::RunSummary;
 use crate::strategy;
@@ -89,8 +91,8 @@ impl Session {
         self.send(&ToServer::Hello(Hello { run, contributor: self.contributor, resume, capabilities }));
     }
 
-    pub(super) fn welcomed(&mut self, welcome: Welcome, now: Millis) {
-        let joined = match join(&welcome) {
+    pub(super) fn welcomed(&mut self, welcome: &Welcome, now: Millis) {
+        let joined = match join(welcome) {
             Ok(joined) => joined,
             Err(what) => return self.protocol_error(&what, now),
         };
@@ -128,11 +130,13 @@ impl Session {
             return;
         }
         if code == close::VERSION_MISMATCH {
-            let refusal = Refusal { code: RejectCode::Malformed, reason: reason.to_owned(), advice: Advice::ReloadPage };
+            let refusal =
+                Refusal { code: RejectCode::Malformed, reason: reason.to_owned(), advice: Advice::ReloadPage };
             self.progress.refused = Some(refusal);
             self.link.state = State::Down { retry_at: None };
         } else {
-            self.progress.trouble = Some(if reason.is_empty() { "the connection closed".into() } else { reason.into() });
+            self.progress.trouble =
+                Some(if reason.is_empty() { "the connection closed".into() } else { reason.into() });
             let retry_at = self.link.back_off(now, self.contributor[0]);
             self.link.state = State::Down { retry_at: Some(retry_at) };
         }

@@ -143,12 +143,7 @@ const MOST_TROUBLES: usize = 16;
 impl Session {
     /// A session that joins `run` (empty: the server names one). `identity` is who this worker was before, if anyone.
     /// It begins to act with the first [`Input`].
-    pub fn new(
-        run: String,
-        contributor: [u8; 32],
-        identity: Option<Identity>,
-        capabilities: Capabilities,
-    ) -> Self {
+    pub fn new(run: String, contributor: [u8; 32], identity: Option<Identity>, capabilities: Capabilities) -> Self {
         let progress = Progress::new(&capabilities);
         Self {
             run,
@@ -182,7 +177,7 @@ impl Session {
             Input::Shard { hash, bytes } => self.shard_arrived(hash, &bytes, now),
             Input::ShardFailed { hash, reason } => self.shard_failed(hash, &reason, now),
             Input::SelfTestDone(answer) => self.send(&ToServer::SelfTestAnswer(answer)),
-            Input::WindowDone { number, result, compute_ms } => self.window_done(number, result, compute_ms),
+            Input::WindowDone { number, result, compute_ms } => self.window_done(number, &result, compute_ms),
             Input::DeviceLost(detail) => self.device_lost(&detail),
             Input::Trouble(trouble) => self.trouble(trouble.kind, &trouble.detail),
             Input::DeviceChanged(capabilities) => self.device_changed(capabilities, now),
@@ -206,7 +201,7 @@ impl Session {
 
     fn message(&mut self, frame: ToWorker, now: Millis) {
         match frame {
-            ToWorker::Welcome(welcome) => self.welcomed(welcome, now),
+            ToWorker::Welcome(welcome) => self.welcomed(&welcome, now),
             ToWorker::SelfTest(seed) => self.self_test(seed),
             ToWorker::Admitted(()) => {
                 if let Some(joined) = &mut self.joined {
@@ -335,9 +330,7 @@ impl Session {
             Phase::SelfTest
         } else if self.work.is_training() {
             Phase::Training
-        } else if self.exchange.is_pending() {
-            Phase::Exchanging
-        } else if !self.work.has_lease() && !self.work.is_asking_long(&self.progress) {
+        } else if self.exchange.is_pending() || (!self.work.has_lease() && !self.work.is_told_to_wait(&self.progress)) {
             Phase::Exchanging
         } else if self.work.has_lease() {
             Phase::Downloading

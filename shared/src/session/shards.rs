@@ -33,7 +33,9 @@ impl ShardCache {
         self.failures = 0;
         let size = shard.features.bytes().len();
         while self.bytes + size > MOST_BYTES {
-            let Some(unneeded) = self.held.keys().find(|hash| !needed(hash)).copied() else { break };
+            let Some(unneeded) = self.held.keys().find(|hash| !needed(hash)).copied() else {
+                break;
+            };
             if let Some(shard) = self.held.remove(&unneeded) {
                 self.bytes -= shard.features.bytes().len();
             }

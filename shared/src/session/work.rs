@@ -73,7 +73,7 @@ impl Work {
     }
 
     /// True when the server said that there is no work.
-    pub(super) const fn is_asking_long(&self, progress: &Progress) -> bool {
+    pub(super) const fn is_told_to_wait(&self, progress: &Progress) -> bool {
         self.asked && progress.waiting_for.is_some()
     }
 
@@ -128,7 +128,9 @@ impl Session {
     }
 
     fn fetch_missing_shards(&mut self) {
-        let Some(active) = &self.work.lease else { return };
+        let Some(active) = &self.work.lease else {
+            return;
+        };
         for range in &active.lease.ranges {
             if self.shards.request(range.hash) {
                 self.actions.push(Action::FetchShard(range.hash));
@@ -176,7 +178,9 @@ impl Session {
         if self.work.is_training() || self.exchange.is_pending() {
             return;
         }
-        let (Some(joined), Some(active)) = (&self.joined, &mut self.work.lease) else { return };
+        let (Some(joined), Some(active)) = (&self.joined, &mut self.work.lease) else {
+            return;
+        };
         if !self.exchange.has_centre() {
             return;
         }

@@ -104,7 +104,8 @@ mod tests {
 
     #[test]
     fn every_rule_is_found_by_its_names_and_no_name_means_two() {
-        let mut names: Vec<&str> = RULES.iter().flat_map(|rule| rule.aliases.iter().chain([&rule.name])).copied().collect();
+        let mut names: Vec<&str> =
+            RULES.iter().flat_map(|rule| rule.aliases.iter().chain([&rule.name])).copied().collect();
         for name in &names {
             assert!(find(name).is_some());
         }

@@ -52,13 +52,24 @@ export function Contribute({ run }: { run: string }) {
       <main class="lend">
         <div class="words">
           <h1>{headline(phase, status?.name ?? run)}</h1>
-          {phase === "loading" && !online && <Notice bad title={text.notice.offline}>{text.notice.offlineHelp}</Notice>}
+          {phase === "loading" && !online && (
+            <Notice bad title={text.notice.offline}>
+              {text.notice.offlineHelp}
+            </Notice>
+          )}
           {phase === "loading" && online && <p>{text.loading}</p>}
           {status && (phase === "finished" || phase === "ended") && <Finished status={status} progress={progress} />}
           {status && !working && phase !== "finished" && phase !== "ended" && <Invitation status={status} />}
           {(phase === "ready" || phase === "blocked") && (
             <div>
-              <button id="start" class="start" type="button" disabled={blocked !== null} onClick={() => void contribution.start()}>
+              <button
+                id="start"
+                class="start"
+                type="button"
+                disabled={blocked !== null}
+                // Consent is a person's click or key: a script's is not trusted.
+                onClick={(event) => event.isTrusted && void contribution.start()}
+              >
                 {text.start}
               </button>
             </div>

@@ -19,8 +19,20 @@ const MOST_RESTARTS = 5;
 const RESTARTS_ON_GPU = 2;
 const RESTART_WAIT = 1_000;
 
+/** Trusted Types, where the browser has them: TypeScript does not know them yet. */
+interface PolicyFactory {
+  createPolicy: (
+    name: string,
+    rules: { createScriptURL: (url: string) => string },
+  ) => {
+    createScriptURL: (url: string) => unknown;
+  };
+}
+
 /** The only address that may become a script here (Trusted Types). */
-const policy = globalThis.trustedTypes?.createPolicy("kindling", { createScriptURL: (url: string) => url });
+const policy = (globalThis as { trustedTypes?: PolicyFactory }).trustedTypes?.createPolicy("kindling", {
+  createScriptURL: (url: string) => url,
+});
 
 export class Contribution {
   readonly engine: Signal<Engine> = signal<Engine>({ kind: "idle" });
@@ -85,7 +97,10 @@ export class Contribution {
     this.worker = null;
     this.restarts += 1;
     this.restarted.set(trouble);
-    if (this.restarts > MOST_RESTARTS) return this.fail(trouble.detail);
+    if (this.restarts > MOST_RESTARTS) {
+      this.fail(trouble.detail);
+      return;
+    }
     if (this.restarts > RESTARTS_ON_GPU && this.backend === "auto") this.backend = "cpu";
     this.engine.set({ kind: "opening" });
     setTimeout(() => void this.start(trouble), RESTART_WAIT * this.restarts);

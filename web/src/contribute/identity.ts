@@ -11,7 +11,9 @@ const WORKER = "kindling.worker";
 export function contributor(): string {
   const kept = read(localStorage, CONTRIBUTOR);
   if (kept && /^[0-9a-f]{64}$/.test(kept)) return kept;
-  const key = Array.from(crypto.getRandomValues(new Uint8Array(32)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+  const key = Array.from(crypto.getRandomValues(new Uint8Array(32)), (byte) => byte.toString(16).padStart(2, "0")).join(
+    "",
+  );
   write(localStorage, CONTRIBUTOR, key);
   return key;
 }

@@ -59,7 +59,9 @@ export function Curves({ run, live, startedAt }: { run: string; live: Live; star
         curves={[train, validation]}
         colours={["--flame-text", "--slate"]}
         height={260}
-        summary={first === undefined || last === undefined ? "" : text.charts.lossSummary(first.toFixed(3), last.toFixed(3))}
+        summary={
+          first === undefined || last === undefined ? "" : text.charts.lossSummary(first.toFixed(3), last.toFixed(3))
+        }
         format={(value) => value.toFixed(3)}
       />
       <Chart
@@ -95,7 +97,11 @@ function Chart({ curves, colours, height, summary, format }: ChartProps) {
     if (!node) return undefined;
     const make = () => {
       plot.current?.destroy();
-      plot.current = new uPlot(options(node, shown.current, colours, height, format, setReadout), table(shown.current), node);
+      plot.current = new uPlot(
+        options(node, shown.current, colours, height, format, setReadout),
+        table(shown.current),
+        node,
+      );
     };
     make();
     const resized = new ResizeObserver(() => plot.current?.setSize({ width: node.clientWidth, height }));
@@ -145,7 +151,12 @@ function options(
   const series: uPlot.Series[] = [{}];
   curves.forEach((_, index) => {
     const stroke = colour(colours[index] ?? "--ink");
-    series.push({ stroke: `color-mix(in oklch, ${stroke} 28%, transparent)`, width: 1, spanGaps: true, points: { show: false } });
+    series.push({
+      stroke: `color-mix(in oklch, ${stroke} 28%, transparent)`,
+      width: 1,
+      spanGaps: true,
+      points: { show: false },
+    });
     series.push({ stroke, width: 2, spanGaps: true, points: { show: false } });
   });
   return {
@@ -186,8 +197,12 @@ function labels(plot: uPlot, curves: Curve[], colours: string[], font: string) {
   const ends = curves
     .map((curve, index) => {
       const values = plot.data[2 * index + 2];
-      const value = values?.findLast((one) => one !== null && one !== undefined);
-      return { name: curve.name, colour: colours[index] ?? "", y: value === undefined || value === null ? null : plot.valToPos(value, "y", true) };
+      const value = Array.from(values ?? []).findLast((one) => one !== null && one !== undefined);
+      return {
+        name: curve.name,
+        colour: colours[index] ?? "",
+        y: value === undefined || value === null ? null : plot.valToPos(value, "y", true),
+      };
     })
     .filter((end): end is { name: string; colour: string; y: number } => end.y !== null)
     .sort((a, b) => a.y - b.y);

@@ -21,7 +21,8 @@ export function EventLog({ events }: { events: Event[] }) {
             {clock(event.at)}
           </time>
           <span>
-            {event.worker === null ? text.events.run : text.figures.workerName(event.worker)} {text.events.kind[event.kind]}
+            {event.worker === null ? text.events.run : text.figures.workerName(event.worker)}{" "}
+            {text.events.kind[event.kind]}
           </span>
           <span class="quiet">{event.reason}</span>
         </li>

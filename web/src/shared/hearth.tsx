@@ -33,7 +33,9 @@ export function Hearth({ live, worker }: { live: Live; worker: number | null }) 
   const leased = shards.filter((shard) => shard.leased > 0).length;
   return (
     <div class="hearth">
-      <canvas ref={canvas} aria-hidden="true" />
+      <div aria-hidden="true">
+        <canvas ref={canvas} />
+      </div>
       {shards.length > 0 && (
         <p>
           {text.hearth(done, shards.length, leased)}. {text.hearthLegend}

@@ -31,7 +31,11 @@ export function Notice({ bad, title, children }: { bad?: boolean; title: string;
   return (
     <div class={bad ? "notice refusal" : "notice"}>
       <svg viewBox="0 0 24 24" aria-hidden="true">
-        {bad ? <path d="M12 3 2.5 20h19ZM12 10v5m0 2.2v.3" /> : <path d="M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18Zm0-10v6m0-9v.3" />}
+        {bad ? (
+          <path d="M12 3 2.5 20h19ZM12 10v5m0 2.2v.3" />
+        ) : (
+          <path d="M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18Zm0-10v6m0-9v.3" />
+        )}
       </svg>
       <div>
         <strong>{title}</strong>
