@@ -79,12 +79,6 @@ pub async fn wait_for_words(page: &Page, words: &str) -> anyhow::Result<String> 
     }
 }
 
-/// Types of the browser's targets (`page`, `worker`, ...).
-pub async fn targets(page: &Page) -> anyhow::Result<Vec<Value>> {
-    let answer = page.call("Target.getTargets", json!({})).await?;
-    Ok(answer["targetInfos"].as_array().cloned().unwrap_or_default())
-}
-
 /// Writes a picture of the page in this size and theme.
 pub async fn picture(page: &Page, file: &std::path::Path, width: u32, height: u32, dark: bool) -> anyhow::Result<()> {
     let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 });

@@ -1,5 +1,6 @@
 import type { Trouble } from "../generated/Trouble";
 import { Notice } from "../shared/parts";
+import { choices } from "../shared/place";
 import { text } from "../text/en";
 import type { Engine } from "./engine";
 import type { Support } from "./support";
@@ -51,6 +52,9 @@ export function Notices({ can, blocked, engine, restarted, socketBlocked, show }
       )}
       {restarted && engine.kind !== "failed" && (
         <Notice title={`${text.notice.restarting}: ${text.trouble[restarted.kind]}`}>{restarted.detail}</Notice>
+      )}
+      {progress?.backend === "cpu" && can.webgpu && choices(location.hash).backend !== "cpu" && (
+        <Notice title={text.notice.noAdapter}>{text.notice.noAdapterHelp}</Notice>
       )}
       {!blocked && !can.webgpu && (
         <Notice title={can.secure ? text.notice.noWebGpu : text.notice.insecure}>

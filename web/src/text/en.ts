@@ -73,6 +73,9 @@ export const text = {
   notice: {
     noWebGpu: "This browser offers no WebGPU",
     noWebGpuHelp: "Training works on the CPU. For the GPU use a current Chrome, Edge or Firefox.",
+    noAdapter: "WebGPU finds no graphics adapter",
+    noAdapterHelp:
+      "Training works on the CPU. If this device has a graphics card, switch hardware acceleration on in the browser's settings and update its driver.",
     insecure: "WebGPU is off because this address is not secure",
     insecureHelp:
       "Training works on the CPU. Browsers give the GPU only to https addresses and to localhost: ask the host for an https address.",
