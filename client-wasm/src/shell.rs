@@ -124,6 +124,10 @@ impl Shell {
     }
 
     fn feed(&mut self, input: Input) {
+        if matches!(input, Input::DeviceLost(_)) && self.session.progress().backend == Backend::Cpu {
+            // The GPU that it left behind: nothing trains there any more.
+            return;
+        }
         let lost = match &input {
             Input::DeviceLost(detail) => Some(detail.clone()),
             _ => None,
@@ -187,8 +191,13 @@ impl Shell {
                 self.abandon.set(true);
                 self.waiting.retain(|job| !matches!(job, Job::Window(_)));
             }
+            Action::UseCpu if self.config.fall_back => self.use_cpu(),
             Action::UseCpu => {
-                self.use_cpu();
+                let refused = self.session.progress().refused.as_ref().or(self.session.progress().rejection.as_ref());
+                let reason =
+                    refused.map_or_else(|| "the GPU cannot be used".to_owned(), |refusal| refusal.reason.clone());
+                self.post(&PageMessage::Failed { reason });
+                self.over = true;
             }
             Action::Remember(identity) => self.post(&PageMessage::Identity { identity }),
         }
@@ -200,8 +209,7 @@ impl Shell {
         self.trainer = None;
         self.abandon.set(true);
         self.waiting.clear();
-        let capabilities =
-            Capabilities { backend: Backend::Cpu, adapter: "CPU, WebAssembly SIMD".into(), software: false };
+        let capabilities = Capabilities { backend: Backend::Cpu, adapter: "WebAssembly SIMD".into(), software: false };
         if self.inputs.try_send(Input::DeviceChanged(capabilities)).is_err() {
             web_sys::console::error_1(&"the worker is busy: the change to the CPU was lost".into());
         }
@@ -250,7 +258,13 @@ impl Shell {
                 self.feed(Input::WindowDone { number, result, compute_ms });
             }
             Ok(Outcome::Window { result: None, .. }) => {}
-            Err(error) => self.feed(Input::DeviceLost(error.to_string())),
+            Err(error) if self.session.progress().backend == Backend::Webgpu => {
+                self.feed(Input::DeviceLost(error.to_string()));
+            }
+            Err(error) => {
+                self.post(&PageMessage::Failed { reason: error.to_string() });
+                self.over = true;
+            }
         }
     }
 

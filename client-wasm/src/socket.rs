@@ -10,7 +10,7 @@ use web_sys::{BinaryType, CloseEvent, MessageEvent, WebSocket};
 
 /// An open or opening socket. Dropped, it closes and says nothing more.
 pub struct Socket {
-    socket: WebSocket,
+    inner: WebSocket,
     _open: Closure<dyn FnMut()>,
     _message: Closure<dyn FnMut(MessageEvent)>,
     _close: Closure<dyn FnMut(CloseEvent)>,
@@ -41,21 +41,21 @@ impl Socket {
         socket.set_onopen(Some(open.as_ref().unchecked_ref()));
         socket.set_onmessage(Some(message.as_ref().unchecked_ref()));
         socket.set_onclose(Some(close.as_ref().unchecked_ref()));
-        Ok(Self { socket, _open: open, _message: message, _close: close })
+        Ok(Self { inner: socket, _open: open, _message: message, _close: close })
     }
 
     /// Sends a message; a socket that is closing takes none, and its close is reported.
     pub fn send(&self, bytes: &Bytes) {
-        let _ = self.socket.send_with_u8_array(bytes);
+        let _ = self.inner.send_with_u8_array(bytes);
     }
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        self.socket.set_onopen(None);
-        self.socket.set_onmessage(None);
-        self.socket.set_onclose(None);
-        let _ = self.socket.close();
+        self.inner.set_onopen(None);
+        self.inner.set_onmessage(None);
+        self.inner.set_onclose(None);
+        let _ = self.inner.close();
     }
 }
 

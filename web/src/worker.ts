@@ -33,7 +33,7 @@ interface Device {
 }
 
 const TICK = 500;
-const CPU: Device = { backend: "cpu", adapter: "CPU, WebAssembly SIMD", software: false };
+const CPU: Device = { backend: "cpu", adapter: "WebAssembly SIMD", software: false };
 const EMULATED = /swiftshader|llvmpipe|lavapipe|basic render/i;
 
 let handle: Handle | null = null;

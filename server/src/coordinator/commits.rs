@@ -1,8 +1,9 @@
 //! Commits: the gates that a stranger's commit must pass, cheapest first, and what follows when it does.
 
-use kindling_shared::protocol::{CommitHeader, Refusal, RejectCode, ToWorker, Verdict, WorkerId, close};
+use kindling_shared::protocol::{CommitHeader, Refusal, RejectCode, ToWorker, Verdict, WorkerId, close, limits};
 use kindling_shared::strategy::staleness_bound;
 
+use super::note::counted;
 use super::{Action, Coordinator, Millis, Note, NoteKind};
 
 /// Weight of the newest measurement in a worker's speed.
@@ -22,7 +23,7 @@ impl Coordinator {
         }
         match self.admit(worker, header, checked) {
             Ok(staleness) => self.accept(worker, header, staleness, now, actions),
-            Err(refusal) => self.reject(worker, header, refusal, now, actions),
+            Err(refusal) => self.reject(worker, header, refusal, actions),
         }
         self.close_lease_when_covered(worker, actions);
     }
@@ -40,6 +41,9 @@ impl Coordinator {
 
     /// The gates. Returns the commit's staleness.
     fn admit(&self, worker: WorkerId, header: &CommitHeader, checked: Result<(), Refusal>) -> Result<u64, Refusal> {
+        if !self.members.get(&worker).is_some_and(|member| member.admitted) {
+            return Err(Refusal::new(RejectCode::NotAdmitted, "pass the self-test before committing"));
+        }
         let previous = self.members.get(&worker).and_then(|member| member.previous.as_ref());
         let lease = self.leases.get(&header.id.lease).filter(|lease| lease.worker == worker).ok_or_else(|| {
             if previous.is_some_and(|(id, _)| *id == header.id.lease) {
@@ -67,8 +71,9 @@ impl Coordinator {
             return Err(Refusal::new(RejectCode::WrongLength, reason));
         }
         checked?;
-        if !header.loss.is_finite() {
-            return Err(Refusal::new(RejectCode::NotFinite, "the loss is not a finite number"));
+        if !(0.0..=limits::LARGEST_VALUE).contains(&header.loss) {
+            let reason = format!("a loss of {} is none", header.loss);
+            return Err(Refusal::new(RejectCode::NotFinite, reason));
         }
         if header.base.generation != self.version.generation {
             let reason =
@@ -120,28 +125,28 @@ impl Coordinator {
             }
         }
         let verdict = Verdict::Accepted { id: header.id, version: self.version, staleness, credit };
-        self.answer(worker, verdict, now, actions);
-        let reason = format!("{} samples in {} steps, {staleness} versions behind", header.samples, header.steps);
+        self.renew(worker, header, now);
+        self.answer(worker, verdict, actions);
+        let (samples, steps) = (u64::from(header.samples), u64::from(header.steps));
+        let reason = format!(
+            "{} in {}, {} behind",
+            counted(samples, "sample"),
+            counted(steps, "step"),
+            counted(staleness, "version")
+        );
         let note = Note { shard: first_shard, ..Note::of(worker, NoteKind::CommitAccepted, reason) };
         actions.push(Action::Note(note));
         self.epochs_closed(&closed, actions);
     }
 
-    fn reject(
-        &mut self,
-        worker: WorkerId,
-        header: &CommitHeader,
-        refusal: Refusal,
-        now: Millis,
-        actions: &mut Vec<Action>,
-    ) {
+    fn reject(&mut self, worker: WorkerId, header: &CommitHeader, refusal: Refusal, actions: &mut Vec<Action>) {
         self.counts.rejected += 1;
         *self.counts.by_code.entry(refusal.code).or_default() += 1;
         if let Some(member) = self.members.get_mut(&worker) {
             member.rejected += 1;
             member.last_refusal = Some(refusal.clone());
         }
-        let reason = refusal.reason.clone();
+        let (code, reason) = (refusal.code, refusal.reason.clone());
         let next = self
             .leases
             .get_mut(&header.id.lease)
@@ -153,22 +158,32 @@ impl Coordinator {
             for span in dropped {
                 self.ledger.put_back(span);
             }
-            self.answer(worker, verdict, now, actions);
+            self.answer(worker, verdict, actions);
+            if code == RejectCode::WrongSamples {
+                self.end_lease(header.id.lease, "a commit counted its samples wrongly", actions);
+            }
         } else {
             self.send(worker, ToWorker::Verdict(verdict), actions);
         }
         actions.push(Action::Note(Note::of(worker, NoteKind::CommitRejected, reason)));
     }
 
-    /// Sends a verdict and remembers it; the lease's deadline moves on.
-    fn answer(&mut self, worker: WorkerId, verdict: Verdict, now: Millis, actions: &mut Vec<Action>) {
-        let (Verdict::Accepted { id, .. } | Verdict::Rejected { id, .. }) = &verdict;
-        let remaining = self.leases.get(&id.lease).map_or(0, super::leases::LeaseState::remaining);
+    /// An accepted commit moves its lease's deadline on.
+    fn renew(&mut self, worker: WorkerId, header: &CommitHeader, now: Millis) {
+        let remaining = self.leases.get(&header.id.lease).map_or(0, super::leases::LeaseState::remaining);
         let deadline = now + self.lease_time(worker, remaining);
+        if let Some(lease) = self.leases.get_mut(&header.id.lease) {
+            lease.deadline = deadline;
+            lease.whole_deadline = deadline;
+            lease.active_since = now;
+        }
+    }
+
+    /// Sends a verdict and remembers it.
+    fn answer(&mut self, worker: WorkerId, verdict: Verdict, actions: &mut Vec<Action>) {
+        let (Verdict::Accepted { id, .. } | Verdict::Rejected { id, .. }) = &verdict;
         if let Some(lease) = self.leases.get_mut(&id.lease) {
             lease.verdicts.push(verdict.clone());
-            lease.deadline = deadline;
-            lease.active_since = now;
         }
         self.send(worker, ToWorker::Verdict(verdict), actions);
     }

@@ -8,7 +8,7 @@ use kindling_shared::protocol::{
 };
 
 use super::ledger::Span;
-use super::{Action, Coordinator, Millis, Note, NoteKind};
+use super::{Action, ConnectionId, Coordinator, Millis, Note, NoteKind};
 
 pub(super) struct LeaseState {
     pub(super) worker: WorkerId,
@@ -17,6 +17,8 @@ pub(super) struct LeaseState {
     /// One verdict for each commit that came.
     pub(super) verdicts: Vec<Verdict>,
     pub(super) deadline: Millis,
+    /// The deadline that a broken connection shortened; back in force when the worker resumes.
+    pub(super) whole_deadline: Millis,
     /// When it was given, or its last commit came: what the worker's speed is measured from.
     pub(super) active_since: Millis,
 }
@@ -77,19 +79,25 @@ impl Coordinator {
     fn grant(&mut self, worker: WorkerId, now: Millis, actions: &mut Vec<Action>) -> bool {
         let workers = self.active_workers().max(1) as u32;
         let batch = self.settings.batch_size;
-        let remaining = self.ledger.remaining();
+        let remaining = self.ledger.remaining_of_next();
         let size = remaining.div_ceil(2 * workers).div_ceil(batch).max(1) * batch;
-        let spans = self.ledger.take(size);
-        if spans.is_empty() {
+        let taken = self.ledger.take(size);
+        if taken.is_empty() {
             return false;
         }
-        let ranges: Vec<SampleRange> = spans.iter().flat_map(|span| self.ranges(*span)).collect();
+        let (spans, ranges) = self.within_one_message(taken);
         let samples = spans.iter().map(Span::len).sum();
         let id = LeaseId(self.next_lease);
         self.next_lease += 1;
         let time = self.lease_time(worker, samples);
-        let lease =
-            LeaseState { worker, spans: spans.into(), verdicts: Vec::new(), deadline: now + time, active_since: now };
+        let lease = LeaseState {
+            worker,
+            spans: spans.into(),
+            verdicts: Vec::new(),
+            deadline: now + time,
+            whole_deadline: now + time,
+            active_since: now,
+        };
         self.leases.insert(id, lease);
         if let Some(member) = self.members.get_mut(&worker) {
             member.lease = Some(id);
@@ -101,15 +109,29 @@ impl Coordinator {
         true
     }
 
-    fn ranges(&self, span: Span) -> Vec<SampleRange> {
-        let range = |part: super::ledger::ShardSpan| SampleRange {
-            epoch: span.epoch,
-            shard: part.shard,
-            hash: self.settings.shards[part.shard as usize].0,
-            start: part.start,
-            end: part.end,
-        };
-        self.ledger.shard_spans(span).into_iter().map(range).collect()
+    /// As many of these spans as one message holds, and their ranges; the rest is free again.
+    fn within_one_message(&mut self, taken: Vec<Span>) -> (Vec<Span>, Vec<SampleRange>) {
+        let (mut spans, mut ranges) = (Vec::new(), Vec::new());
+        for span in taken {
+            let room = limits::LEASE_RANGES - ranges.len();
+            let parts = self.ledger.shard_spans(span);
+            let fits: u32 = parts.iter().take(room).map(|part| part.end - part.start).sum();
+            ranges.extend(parts.into_iter().take(room).map(|part| SampleRange {
+                epoch: span.epoch,
+                shard: part.shard,
+                hash: self.settings.shards[part.shard as usize].0,
+                start: part.start,
+                end: part.end,
+            }));
+            let cut = span.start + fits;
+            if fits > 0 {
+                spans.push(Span { end: cut, ..span });
+            }
+            if cut < span.end {
+                self.ledger.put_back(Span { start: cut, ..span });
+            }
+        }
+        (spans, ranges)
     }
 
     /// Milliseconds that a worker gets for so many samples.
@@ -120,6 +142,12 @@ impl Coordinator {
             Duration::from_secs_f64(expected.min(limits::LEASE_LONGEST.as_secs_f64()))
         });
         time.clamp(limits::LEASE_SHORTEST, limits::LEASE_LONGEST).as_millis() as Millis
+    }
+
+    /// Whether a connection's worker is admitted and holds this lease.
+    pub fn holds_lease(&self, connection: ConnectionId, lease: LeaseId) -> bool {
+        let member = self.connections.get(&connection).and_then(|worker| self.members.get(worker));
+        member.is_some_and(|member| member.admitted && member.lease == Some(lease))
     }
 
     pub(super) fn released(&mut self, worker: WorkerId, lease: LeaseId, actions: &mut Vec<Action>) {

@@ -185,9 +185,19 @@ impl Ledger {
         self.current
     }
 
-    /// Samples of the current epoch that are not done.
-    pub fn remaining(&self) -> u32 {
-        self.samples - self.open.get(&self.current).map_or(0, |epoch| epoch.done)
+    /// Samples that are not done in the epoch that [`Ledger::take`] takes from next; 0 when it takes nothing.
+    pub fn remaining_of_next(&self) -> u32 {
+        let next = self.open_epochs().find_map(|number| match self.open.get(&number) {
+            None => Some(self.samples),
+            Some(epoch) if epoch.free.len() > 0 => Some(self.samples - epoch.done),
+            Some(_) => None,
+        });
+        next.unwrap_or(0)
+    }
+
+    /// Epochs that samples may be taken from.
+    fn open_epochs(&self) -> std::ops::Range<u32> {
+        self.current..self.epochs.min(self.current.saturating_add(EPOCHS_AHEAD + 1))
     }
 
     /// True when every epoch is closed.
@@ -197,8 +207,7 @@ impl Ledger {
 
     /// Takes up to `count` free samples of the oldest epoch that has some; empty when there are none to give.
     pub fn take(&mut self, count: u32) -> Vec<Span> {
-        let last = self.epochs.min(self.current.saturating_add(EPOCHS_AHEAD + 1));
-        for number in self.current..last {
+        for number in self.open_epochs() {
             let epoch = self.open.entry(number).or_insert_with(|| Epoch::new(self.seed, number, &self.sizes));
             let taken = epoch.free.take(count);
             if !taken.is_empty() {

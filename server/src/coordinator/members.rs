@@ -76,7 +76,7 @@ impl Coordinator {
                 member.connection.is_some() || member.credit > 0 || leases.values().any(|lease| lease.worker == *id)
             });
         }
-        (self.members.len() >= MOST_MEMBERS)
+        (known.is_none() && self.members.len() >= MOST_MEMBERS)
             .then(|| Refusal::new(RejectCode::RunFull, format!("this run has {MOST_MEMBERS} workers")))
     }
 
@@ -102,20 +102,19 @@ impl Coordinator {
         if let Some(id) = lease.filter(|_| lease != held) {
             self.end_lease(id, "its worker came back without it", actions);
         }
-        if let Some(id) = lease.filter(|_| lease == held)
-            && let Some(remaining) = self.leases.get(&id).map(super::leases::LeaseState::remaining)
-        {
-            let deadline = now + self.lease_time(worker, remaining);
-            if let Some(lease) = self.leases.get_mut(&id) {
-                lease.deadline = deadline;
-            }
+        if let Some(lease) = lease.filter(|_| lease == held).and_then(|id| self.leases.get_mut(&id)) {
+            // Never later than it was: coming back again and again must not hold samples for ever.
+            lease.deadline = lease.whole_deadline;
         }
         let Some(member) = self.members.get_mut(&worker) else {
             return;
         };
         member.connection = Some(connection);
         member.heard_at = now;
-        member.admitted &= member.capabilities == capabilities;
+        if member.capabilities != capabilities {
+            member.admitted = false;
+            member.unproven_since = now;
+        }
         member.capabilities = capabilities;
         let reason = format!("it came back on {}", device(&member.capabilities));
         actions.push(Action::Note(Note::of(worker, NoteKind::WorkerResumed, reason)));
@@ -140,6 +139,7 @@ impl Coordinator {
             connection: Some(connection),
             capabilities,
             admitted: false,
+            unproven_since: now,
             lease: None,
             previous: None,
             joined_at: now,
@@ -170,6 +170,19 @@ impl Coordinator {
                 let reason = format!("this device computes wrongly: {what}");
                 self.expel(worker, Refusal::new(RejectCode::SelfTestFailed, reason), actions);
             }
+        }
+    }
+
+    /// A device that answers no self-test must not keep a place from others.
+    pub(super) fn expel_unproven(&mut self, now: Millis, actions: &mut Vec<Action>) {
+        let limit = limits::SELF_TEST.as_millis() as Millis;
+        let late =
+            |member: &Member| member.connection.is_some() && !member.admitted && now >= member.unproven_since + limit;
+        let workers: Vec<WorkerId> =
+            self.members.iter().filter(|(_, member)| late(member)).map(|(id, _)| *id).collect();
+        for worker in workers {
+            let reason = format!("no answer to the self-test for {} s", limits::SELF_TEST.as_secs());
+            self.expel(worker, Refusal::new(RejectCode::SelfTestFailed, reason), actions);
         }
     }
 

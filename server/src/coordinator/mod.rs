@@ -10,6 +10,8 @@ mod ledger;
 mod members;
 mod note;
 #[cfg(test)]
+mod session_tests;
+#[cfg(test)]
 mod tests;
 mod view;
 
@@ -131,6 +133,8 @@ struct Member {
     connection: Option<ConnectionId>,
     capabilities: Capabilities,
     admitted: bool,
+    /// Since when it has owed an answer to the self-test, while it is not admitted.
+    unproven_since: Millis,
     lease: Option<LeaseId>,
     /// Verdicts of the lease before, for resends.
     previous: Option<(LeaseId, Vec<kindling_shared::protocol::Verdict>)>,
@@ -143,7 +147,7 @@ struct Member {
     rejected: u64,
     staleness: Option<u64>,
     loss: Option<f32>,
-    /// Self-tests answered since it last passed one.
+    /// Why it was last refused something.
     last_refusal: Option<Refusal>,
 }
 
@@ -225,6 +229,7 @@ impl Coordinator {
     pub fn tick(&mut self, now: Millis) -> Vec<Action> {
         let mut actions = Vec::new();
         self.expire_leases(now, &mut actions);
+        self.expel_unproven(now, &mut actions);
         self.grant_waiting(now, &mut actions);
         actions
     }

@@ -66,3 +66,8 @@ impl Note {
         Self { kind, worker: None, shard: None, reason: reason.into() }
     }
 }
+
+/// `1 step`, `2 steps`.
+pub(super) fn counted(number: u64, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}

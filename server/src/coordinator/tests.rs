@@ -1,8 +1,8 @@
 //! What the coordinator promises, in virtual time.
 
 use kindling_shared::protocol::{
-    Advice, Backend, Capabilities, CommitHeader, CommitId, Lease, LeaseId, RejectCode, Resume, ToWorker, Verdict,
-    Version, WindowLimit, limits,
+    Advice, Backend, Capabilities, CommitHeader, CommitId, Lease, LeaseId, RejectCode, Resume, SampleRange, ToWorker,
+    Verdict, Version, WindowLimit, limits,
 };
 use kindling_shared::run::{StrategySettings, Window};
 use kindling_shared::strategy;
@@ -100,7 +100,7 @@ impl Bench {
                 let Some(lease) = lease_in(&self.handle(peer.connection, Event::LeaseRequest)) else {
                     continue;
                 };
-                let samples = lease.ranges.iter().map(kindling_shared::protocol::SampleRange::len).sum();
+                let samples = lease.ranges.iter().map(SampleRange::len).sum();
                 let actions = self.commit(peer, lease.id, 0, samples);
                 assert!(matches!(verdict_in(&actions), Some(Verdict::Accepted { .. })), "{actions:?}");
                 if self.coordinator.is_finished() {
@@ -157,7 +157,7 @@ fn a_lease_is_half_a_workers_share_in_whole_batches_and_its_auto_window_a_quarte
     let mut bench = Bench::new("dynsgd", 1);
     let (one, _two) = (bench.join(1), bench.join(2));
     let lease = bench.lease(&one);
-    assert_eq!(lease.ranges.iter().map(kindling_shared::protocol::SampleRange::len).sum::<u32>(), 50);
+    assert_eq!(lease.ranges.iter().map(SampleRange::len).sum::<u32>(), 50);
     assert_eq!(lease.window, WindowLimit::Auto { milliseconds: 2_000, samples: 25 });
     assert_eq!(u64::from(lease.deadline_ms), limits::LEASE_UNKNOWN_SPEED.as_millis() as u64);
 }
@@ -182,7 +182,7 @@ fn a_resent_commit_gets_its_first_verdict_and_changes_nothing() {
     assert!(!again.iter().any(|action| matches!(action, Action::Apply { .. })));
     assert_eq!((bench.coordinator.version(), bench.coordinator.ledger().samples_trained()), (version, trained));
     // Also when the lease is over by now.
-    let rest = lease.ranges.iter().map(kindling_shared::protocol::SampleRange::len).sum::<u32>() - 10;
+    let rest = lease.ranges.iter().map(SampleRange::len).sum::<u32>() - 10;
     let last = verdict_in(&bench.commit(&one, lease.id, 1, rest));
     assert_eq!(verdict_in(&bench.commit(&one, lease.id, 1, rest)), last);
 }
@@ -196,7 +196,7 @@ fn a_commit_beyond_the_staleness_bound_is_refused_once_and_the_next_one_is_taken
     let mut commits = 0;
     while commits <= limits::STALENESS_LEAST {
         let lease = bench.lease(&fast);
-        for sequence in 0..lease.ranges.iter().map(kindling_shared::protocol::SampleRange::len).sum::<u32>() / 10 {
+        for sequence in 0..lease.ranges.iter().map(SampleRange::len).sum::<u32>() / 10 {
             bench.commit(&fast, lease.id, sequence, 10);
             commits += 1;
         }
@@ -283,6 +283,50 @@ fn nobody_resumes_another_contributors_worker() {
 }
 
 #[test]
+fn coming_back_again_and_again_does_not_hold_a_lease_for_ever() {
+    let mut bench = Bench::new("dynsgd", 1);
+    let one = bench.join(1);
+    let lease = bench.lease(&one);
+    let mut connection = one.connection;
+    for _ in 0..20 {
+        bench.handle(connection, Event::Closed("again".into()));
+        bench.now += 5 * SECOND;
+        connection = bench.connection();
+        bench.hello(connection, 1, Some(Resume { lease: Some(lease.id), ..one.resume.clone() }));
+        bench.coordinator.tick(bench.now);
+    }
+    assert_eq!(bench.coordinator.ledger().samples_in_flight(), 0);
+}
+
+#[test]
+fn a_lease_over_many_small_shards_fits_into_one_message() {
+    let mut bench = Bench::new("dynsgd", 1);
+    let shards: Vec<(ShardHash, u32)> = (0..5_000).map(|index: u32| (ShardHash([index as u8; 32]), 2)).collect();
+    bench.coordinator.ledger = Ledger::new(1, shards.iter().map(|shard| shard.1).collect(), 1);
+    bench.coordinator.settings.shards = shards;
+    let one = bench.join(1);
+    let lease = bench.lease(&one);
+    assert_eq!(lease.ranges.len(), limits::LEASE_RANGES);
+    assert!(ToWorker::Lease(lease.clone()).encode().len() <= limits::CONTROL_BYTES);
+    let leased: u32 = lease.ranges.iter().map(SampleRange::len).sum();
+    assert_eq!(bench.coordinator.ledger().samples_in_flight(), u64::from(leased));
+    bench.handle(one.connection, Event::Release(lease.id));
+    bench.finish(&[one]);
+    assert_eq!(bench.coordinator.ledger().samples_trained(), 10_000);
+}
+
+#[test]
+fn a_device_that_answers_no_self_test_gives_its_place_up() {
+    let mut bench = Bench::new("single", 1);
+    let silent = bench.connection();
+    bench.hello(silent, 1, None);
+    bench.now += limits::SELF_TEST.as_millis() as Millis;
+    let actions = bench.coordinator.tick(bench.now);
+    assert_eq!(farewell_in(&actions, silent), Some(RejectCode::SelfTestFailed));
+    bench.join(2);
+}
+
+#[test]
 fn who_waits_gets_work_as_soon_as_there_is_some() {
     let mut bench = Bench::new("dynsgd", 1);
     let peers: Vec<Peer> = (1..=3).map(|contributor| bench.join(contributor)).collect();
@@ -320,29 +364,32 @@ fn what_a_stranger_claims_is_checked_before_it_counts() {
     };
     let ahead = Version { number: 99, ..header.base };
     let old = Version { generation: 0, ..header.base };
-    let cases: [(CommitHeader, RejectCode); 8] = [
-        (CommitHeader { samples: 51, ..header }, RejectCode::WrongSamples),
-        (CommitHeader { steps: 0, ..header }, RejectCode::WrongSamples),
+    let cases: [(CommitHeader, RejectCode); 9] = [
         (CommitHeader { elements: 4, ..header }, RejectCode::WrongLength),
         (CommitHeader { loss: f32::NAN, ..header }, RejectCode::NotFinite),
+        (CommitHeader { loss: -1.0, ..header }, RejectCode::NotFinite),
         (CommitHeader { base: ahead, ..header }, RejectCode::UnknownBase),
         (CommitHeader { base: old, ..header }, RejectCode::StaleGeneration),
         (CommitHeader { id: CommitId { lease: LeaseId(99), sequence: 0 }, ..header }, RejectCode::UnknownLease),
-        (CommitHeader { id: CommitId { lease: lease.id, sequence: 70 }, ..header }, RejectCode::OutOfOrder),
+        (CommitHeader { samples: 51, ..header }, RejectCode::WrongSamples),
+        (CommitHeader { samples: 0, ..header }, RejectCode::WrongSamples),
+        (CommitHeader { steps: 0, ..header }, RejectCode::WrongSamples),
     ];
-    let mut sequence = 0;
     for (mut bad, code) in cases {
+        let lease = bench.lease(&one);
         if bad.id == header.id {
-            bad.id.sequence = sequence;
-            sequence += 1;
+            bad.id.lease = lease.id;
         }
         let actions = bench.handle(one.connection, Event::Commit { header: bad, checked: Ok(()) });
         assert_eq!(refusal_in(&actions).0, code, "{bad:?}");
         assert!(!actions.iter().any(|action| matches!(action, Action::Apply { .. })));
-        if !bench.coordinator.leases.contains_key(&lease.id) {
-            break;
+        if code == RejectCode::WrongSamples {
+            assert!(!bench.coordinator.leases.contains_key(&lease.id), "its lease is over: {bad:?}");
         }
     }
+    let lease = bench.lease(&one);
+    let ahead_of_itself = bench.commit(&one, lease.id, 7, 10);
+    assert_eq!(refusal_in(&ahead_of_itself).0, RejectCode::OutOfOrder);
     let stolen = bench.commit(&two, lease.id, 0, 10);
     assert_eq!(refusal_in(&stolen).0, RejectCode::UnknownLease);
     assert_eq!(bench.coordinator.version().number, 0);
@@ -378,7 +425,7 @@ fn single_takes_one_worker_at_a_time_and_goes_through_the_samples_in_order() {
         let lease = bench.lease(&one);
         assert_eq!(lease.window, WindowLimit::Lease);
         seen.extend(lease.ranges.iter().map(|range| range.epoch));
-        bench.commit(&one, lease.id, 0, lease.ranges.iter().map(kindling_shared::protocol::SampleRange::len).sum());
+        bench.commit(&one, lease.id, 0, lease.ranges.iter().map(SampleRange::len).sum());
     }
     assert!(seen.is_sorted());
     bench.handle(one.connection, Event::Closed("done".into()));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kindling_shared::protocol::{Backend, Refusal, RejectCode};
+use kindling_shared::protocol::{Backend, Refusal, RejectCode, limits};
 use serde::Serialize;
 
 use super::{Coordinator, Millis};
@@ -74,10 +74,12 @@ pub struct WorkerView {
     pub loss: Option<f32>,
     /// Samples of its lease that are not covered yet.
     pub samples_leased: u32,
-    /// Seconds since it was last heard of.
-    pub silent_seconds: f64,
-    /// Seconds since it joined.
-    pub joined_seconds: f64,
+    /// Seconds since it was last heard of; 0 while that is less than a ping's interval ago.
+    #[cfg_attr(test, ts(type = "number"))]
+    pub silent_seconds: u64,
+    /// Seconds from the server's start to its joining.
+    #[cfg_attr(test, ts(type = "number"))]
+    pub joined_at_seconds: u64,
     /// Why it was last refused something.
     pub last_refusal: Option<Refusal>,
 }
@@ -108,7 +110,8 @@ impl Coordinator {
 
     /// Every worker that ever joined, by its number.
     pub fn workers(&self, now: Millis) -> Vec<WorkerView> {
-        let seconds = |since: Millis| now.saturating_sub(since) as f64 / 1e3;
+        let silent = |since: Millis| now.saturating_sub(since) / 1_000;
+        let ordinary = limits::PING_EVERY.as_secs();
         let view = |(id, member): (&kindling_shared::protocol::WorkerId, &super::Member)| WorkerView {
             id: id.0,
             contributor: member.contributor.0[..4].iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -127,8 +130,8 @@ impl Coordinator {
                 .lease
                 .and_then(|lease| self.leases.get(&lease))
                 .map_or(0, super::leases::LeaseState::remaining),
-            silent_seconds: seconds(member.heard_at),
-            joined_seconds: seconds(member.joined_at),
+            silent_seconds: Some(silent(member.heard_at)).filter(|seconds| *seconds > ordinary).unwrap_or(0),
+            joined_at_seconds: member.joined_at / 1_000,
             last_refusal: member.last_refusal.clone(),
         };
         self.members.iter().map(view).collect()

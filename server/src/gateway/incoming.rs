@@ -15,12 +15,21 @@ use crate::run::Run;
 pub(super) struct Incoming {
     run: Arc<Run>,
     connection: ConnectionId,
-    commit: Option<(CommitHeader, Assembler)>,
+    commit: Option<Upload>,
+    troubles: u32,
+}
+
+/// A commit on its way.
+struct Upload {
+    header: CommitHeader,
+    /// Absent: this worker does not hold the lease. What it sends is counted and dropped, and refused at the end.
+    kept: Option<Assembler>,
+    missing: u64,
 }
 
 impl Incoming {
     pub(super) const fn new(run: Arc<Run>, connection: ConnectionId) -> Self {
-        Self { run, connection, commit: None }
+        Self { run, connection, commit: None, troubles: 0 }
     }
 
     pub(super) fn frame(&mut self, bytes: &Bytes) {
@@ -37,7 +46,11 @@ impl Incoming {
             Ok(ToServer::LeaseRequest(())) => Event::LeaseRequest,
             Ok(ToServer::Pull(())) => Event::Pull,
             Ok(ToServer::Release(lease)) => Event::Release(lease),
+            Ok(ToServer::Trouble(_)) if self.troubles >= limits::TROUBLES => {
+                Event::Malformed("too many troubles".into())
+            }
             Ok(ToServer::Trouble(trouble)) => {
+                self.troubles += 1;
                 Event::Trouble(Trouble { kind: trouble.kind, detail: clean(&trouble.detail) })
             }
             Ok(ToServer::Leave(())) => Event::Leave,
@@ -52,31 +65,49 @@ impl Incoming {
         if header.elements != expected {
             return Err(format!("a commit of {} elements for a model of {expected}", header.elements));
         }
-        self.commit = Some((header, Assembler::new(header.elements)));
+        let holds = self.run.holds_lease(self.connection, header.id.lease);
+        let kept = holds.then(|| Assembler::new(header.elements));
+        self.commit = Some(Upload { header, kept, missing: header.elements });
         Ok(())
     }
 
     fn chunk(&mut self, chunk: TensorChunk) {
-        let what = match &mut self.commit {
-            None => Some("a tensor chunk that nothing announced".to_owned()),
-            Some((_, assembler)) => assembler.push(chunk).err().map(|error| error.to_string()),
-        };
-        if let Some(what) = what {
+        if let Err(what) = self.take(chunk) {
             return self.run.handle(self.connection, Event::Malformed(what), None);
         }
-        if self.commit.as_ref().is_some_and(|(_, assembler)| assembler.is_complete())
-            && let Some((header, assembler)) = self.commit.take()
-        {
-            let update = assembler.finish();
-            let checked = check(&update);
-            self.run.handle(self.connection, Event::Commit { header, checked }, Some(&(header, update)));
+        let Some(Upload { header, kept, .. }) = self.commit.take_if(|upload| upload.missing == 0) else { return };
+        match kept.map(Assembler::finish) {
+            Some(update) => {
+                let checked = check(&update);
+                self.run.handle(self.connection, Event::Commit { header, checked }, Some(&(header, update)));
+            }
+            None => {
+                let refusal = Refusal::new(RejectCode::UnknownLease, "this worker holds no such lease");
+                self.run.handle(self.connection, Event::Commit { header, checked: Err(refusal) }, None);
+            }
         }
+    }
+
+    fn take(&mut self, chunk: TensorChunk) -> Result<(), String> {
+        let upload = self.commit.as_mut().ok_or("a tensor chunk that nothing announced")?;
+        let count = chunk.count() as u64;
+        if let Some(assembler) = &mut upload.kept {
+            assembler.push(chunk).map_err(|error| error.to_string())?;
+        }
+        upload.missing = upload.missing.checked_sub(count).ok_or("more elements than were announced")?;
+        Ok(())
     }
 }
 
 fn check(update: &Encoded) -> Result<(), Refusal> {
     if !update.all_finite() {
         return Err(Refusal::new(RejectCode::NotFinite, "the update holds an infinity or a NaN"));
+    }
+    let largest = update.largest();
+    if largest > limits::LARGEST_VALUE {
+        let reason =
+            format!("an entry of the update is {largest:e}, the largest accepted is {:e}", limits::LARGEST_VALUE);
+        return Err(Refusal::new(RejectCode::TooLarge, reason));
     }
     if update.all_zero() {
         return Err(Refusal::new(RejectCode::AllZero, "every entry of the update is zero"));

@@ -138,8 +138,10 @@ async fn converse(
             },
             outgoing = receiver.recv() => {
                 let Some(outgoing) = outgoing else { return "it does not take its messages away".into() };
+                let began = Instant::now();
                 match send(run, &mut sink, outgoing).await {
-                    Ok(Sent::Open) => {}
+                    // Nothing was read meanwhile: a large snapshot on a slow line is not the worker's silence.
+                    Ok(Sent::Open) => heard += began.elapsed(),
                     Ok(Sent::Closed(reason)) => {
                         drain(&mut stream).await;
                         return reason;
@@ -169,7 +171,8 @@ enum Sent {
 async fn send(run: &Run, sink: &mut SplitSink<WebSocket, Message>, outgoing: Outgoing) -> Result<Sent, String> {
     match outgoing {
         Outgoing::Frame(bytes) => send_frame(run, sink, bytes).await?,
-        Outgoing::Snapshot(snapshot) => {
+        Outgoing::Snapshot => {
+            let snapshot = run.snapshot();
             for frame in &snapshot.frames {
                 send_frame(run, sink, frame.clone()).await?;
             }

@@ -13,6 +13,8 @@ use serde::Deserialize;
 
 pub use find::find_browser;
 
+/// A refusal that the page does not lift by itself in this time stays.
+const REFUSED_FOR_GOOD: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Contributes from headless browsers.
@@ -73,6 +75,8 @@ struct PageState {
     phase: Option<String>,
     reason: Option<String>,
     samples: Option<String>,
+    /// `true` while the page tries again by itself.
+    retry: Option<String>,
 }
 
 /// Contributes until the run is done.
@@ -157,15 +161,18 @@ async fn watch(index: usize, page: &devtools::Page, max_wait: Duration) -> anyho
         let reason = state.reason.unwrap_or_default();
         match phase.as_str() {
             "ended" | "finished" => return Ok(()),
-            "refused" | "blocked" | "failed" => bail!("worker {}: {reason}", index + 1),
-            "offline" | "connecting" if reached.elapsed() > max_wait => {
+            "blocked" | "failed" => bail!("worker {}: {reason}", index + 1),
+            "refused" if state.retry.as_deref() != Some("true") && reached.elapsed() > REFUSED_FOR_GOOD => {
+                bail!("worker {}: {reason}", index + 1)
+            }
+            "refused" | "offline" | "connecting" if reached.elapsed() > max_wait => {
                 bail!(
                     "worker {}: the server cannot be reached for {} seconds: {reason}",
                     index + 1,
                     max_wait.as_secs()
                 );
             }
-            "offline" | "connecting" => {}
+            "refused" | "offline" | "connecting" => {}
             _ => reached = Instant::now(),
         }
         if phase != last {

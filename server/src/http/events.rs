@@ -94,7 +94,7 @@ async fn watch(run: Arc<Run>, mut last: u64, sender: mpsc::Sender<Result<sse::Ev
 }
 
 async fn catch_up(run: &Run, last: &mut u64, sender: &mpsc::Sender<Result<sse::Event, Infallible>>) -> bool {
-    for event in run.events_after(*last) {
+    for event in run.events_after(std::mem::take(last)) {
         *last = event.id;
         if !send(sender, log(&event)).await {
             return false;

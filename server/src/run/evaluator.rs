@@ -31,13 +31,12 @@ impl Wake {
         self.condition.notify_one();
     }
 
-    /// Rests until `until`, or until an evaluation is wanted.
-    fn rest(&self, until: Instant) {
+    /// Rests for `rest`, or until an evaluation is wanted; returns whether one is.
+    fn rest(&self, rest: Duration) -> bool {
         let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        let rest = until.saturating_duration_since(Instant::now());
         let (mut wanted, _) =
             self.condition.wait_timeout_while(wanted, rest, |wanted| !*wanted).unwrap_or_else(PoisonError::into_inner);
-        *wanted = false;
+        std::mem::take(&mut *wanted)
     }
 }
 
@@ -57,7 +56,11 @@ fn evaluate_until_the_end(run: &Weak<Run>) {
     let mut judged = None;
     let mut rest_until = Instant::now();
     while let Some(run) = run.upgrade() {
-        run.evaluator.rest(rest_until.min(Instant::now() + SHORTEST_REST));
+        // In slices, so that the thread notices when the run is dropped.
+        let rest = rest_until.saturating_duration_since(Instant::now());
+        if !run.evaluator.rest(rest.min(SHORTEST_REST)) && Instant::now() < rest_until {
+            continue;
+        }
         let (version, trained, values, finished) = {
             let core = run.lock();
             let trained = core.coordinator.ledger().samples_trained();

@@ -119,6 +119,7 @@ impl History {
     }
 
     pub(super) fn events_after(&self, id: u64) -> Vec<Event> {
+        let id = if id > self.last_event { 0 } else { id };
         self.events.iter().filter(|event| event.id > id).cloned().collect()
     }
 

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use kindling_shared::model::initial_parameters;
 use kindling_shared::params::{Encoded, Layout};
-use kindling_shared::protocol::{CommitHeader, SelfTestAnswer, ToWorker};
+use kindling_shared::protocol::{CommitHeader, LeaseId, SelfTestAnswer, ToWorker};
 use kindling_shared::run::RunPlan;
 use kindling_shared::strategy::Commit;
 use kindling_shared::trainer::Trainer;
@@ -29,7 +29,7 @@ pub use status::{LossView, MetricsView, RunState, RunStatus, TrafficView};
 use crate::coordinator::{Action, ConnectionId, Coordinator, EpochView, Note, NoteKind, Settings, WorkerView};
 use crate::coordinator::{Event as CoordinatorEvent, Millis};
 use crate::dataset::Dataset;
-use crate::parameters::Centre;
+use crate::parameters::{Centre, Snapshot};
 use crate::runfile::LoadedRun;
 use history::History;
 
@@ -170,6 +170,18 @@ impl Run {
         self.carry_out(&mut core, actions, commit);
     }
 
+    /// Whether a connection's worker is admitted and holds this lease.
+    pub fn holds_lease(&self, connection: ConnectionId, lease: LeaseId) -> bool {
+        self.lock().coordinator.holds_lease(connection, lease)
+    }
+
+    /// The newest centre in wire form.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        let mut core = self.lock();
+        let version = core.coordinator.version();
+        core.centre.snapshot(version)
+    }
+
     /// Time has passed.
     pub fn tick(&self) {
         let mut core = self.lock();
@@ -196,7 +208,7 @@ impl Run {
         self.events.subscribe()
     }
 
-    /// Kept events after `id`.
+    /// Kept events after `id`; all of them for an id that this start of the server has not given yet.
     pub fn events_after(&self, id: u64) -> Vec<Event> {
         self.lock().history.events_after(id)
     }
@@ -237,16 +249,13 @@ impl Run {
         for action in actions {
             match action {
                 Action::Send(connection, message) => core.send(connection, Outgoing::Frame(message.encode())),
-                Action::SendSnapshot(connection) => {
-                    let snapshot = core.centre.snapshot(core.coordinator.version());
-                    core.send(connection, Outgoing::Snapshot(snapshot));
-                }
+                Action::SendSnapshot(connection) => core.send(connection, Outgoing::Snapshot),
                 Action::Close(connection, code, reason) => core.send(connection, Outgoing::Close(code, reason)),
                 Action::Apply { staleness } => {
                     if let Some((header, update)) = commit {
                         let (steps, samples) = (header.steps, header.samples);
                         core.centre.apply(&Commit { update, staleness, steps, samples });
-                        let trained = core.coordinator.ledger().samples_trained() + u64::from(samples);
+                        let trained = core.coordinator.ledger().samples_trained();
                         let version = core.coordinator.version().number;
                         core.history.train_loss(unix_millis(), trained, version, header.loss, samples);
                     }

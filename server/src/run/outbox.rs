@@ -1,20 +1,16 @@
 //! The bounded queue of messages towards one worker.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use kindling_shared::protocol::limits;
 use tokio::sync::mpsc;
-
-use crate::parameters::Snapshot;
 
 /// A message on its way to a worker.
 #[derive(Debug)]
 pub enum Outgoing {
     /// One frame.
     Frame(Bytes),
-    /// All frames of a snapshot; the bytes are shared.
-    Snapshot(Arc<Snapshot>),
+    /// The centre that is the newest when its turn comes: what waits in the queue holds no snapshot.
+    Snapshot,
     /// Close the socket with this code and reason.
     Close(u16, String),
 }
@@ -26,8 +22,7 @@ pub struct Outbox(mpsc::Sender<Outgoing>);
 /// The receiving end: the task that owns the socket.
 pub type OutboxReceiver = mpsc::Receiver<Outgoing>;
 
-/// A queue of [`limits::OUTBOX_MESSAGES`]. Control frames are small and snapshots are shared, so its bytes are bounded
-/// by its length.
+/// A queue of [`limits::OUTBOX_MESSAGES`]: control frames of at most [`limits::CONTROL_BYTES`], and no tensors.
 pub fn outbox() -> (Outbox, OutboxReceiver) {
     let (sender, receiver) = mpsc::channel(limits::OUTBOX_MESSAGES);
     (Outbox(sender), receiver)

@@ -16,6 +16,14 @@ pub enum EncodedError {
         /// Where it begins.
         found: u64,
     },
+    /// A chunk that is not the last one is not full: many small ones would cost more than they carry.
+    #[error("a chunk of {found} elements: every chunk but the last has {expected}")]
+    NotFull {
+        /// Elements of a full chunk.
+        expected: usize,
+        /// Elements of this one.
+        found: usize,
+    },
     /// The chunks hold more than was announced.
     #[error("the chunks hold {found} elements, {expected} were announced")]
     TooMany {
@@ -25,6 +33,9 @@ pub enum EncodedError {
         found: u64,
     },
 }
+
+/// Elements of a full chunk.
+const FULL_CHUNK: usize = limits::CHUNK_BYTES / 4;
 
 /// A whole vector in wire form. Cloning shares the bytes.
 #[derive(Clone, Debug, Default)]
@@ -36,15 +47,14 @@ pub struct Encoded {
 impl Encoded {
     /// Encodes a vector as f32, in chunks.
     pub fn f32(values: &[f32]) -> Self {
-        const PER_CHUNK: usize = limits::CHUNK_BYTES / 4;
         let chunk = |(index, part): (usize, &[f32])| {
             let mut payload = Vec::with_capacity(part.len() * 4);
             for value in part {
                 payload.extend_from_slice(&value.to_le_bytes());
             }
-            TensorChunk { first: (index * PER_CHUNK) as u64, payload: payload.into() }
+            TensorChunk { first: (index * FULL_CHUNK) as u64, payload: payload.into() }
         };
-        Self { chunks: values.chunks(PER_CHUNK).enumerate().map(chunk).collect(), elements: values.len() }
+        Self { chunks: values.chunks(FULL_CHUNK).enumerate().map(chunk).collect(), elements: values.len() }
     }
 
     /// The chunks, in order and without gaps.
@@ -70,6 +80,11 @@ impl Encoded {
     pub fn all_finite(&self) -> bool {
         const EXPONENT: u32 = 0x7f80_0000;
         self.values().all(|value| value.to_bits() & EXPONENT != EXPONENT)
+    }
+
+    /// The largest element by its size, 0 for an empty vector.
+    pub fn largest(&self) -> f32 {
+        self.values().fold(0.0, |largest, value| value.abs().max(largest))
     }
 
     /// True when every element is zero.
@@ -129,6 +144,9 @@ impl Assembler {
         if found > self.expected {
             return Err(EncodedError::TooMany { expected: self.expected, found });
         }
+        if found < self.expected && chunk.count() != FULL_CHUNK {
+            return Err(EncodedError::NotFull { expected: FULL_CHUNK, found: chunk.count() });
+        }
         self.found = found;
         self.chunks.push(chunk);
         Ok(())
@@ -176,6 +194,9 @@ mod tests {
         short.push(encoded.chunks()[0].clone()).expect("fits");
         let many = short.push(encoded.chunks()[1].clone());
         assert_eq!(many, Err(EncodedError::TooMany { expected: 250_001, found: 300_000 }));
+        let crumb = TensorChunk { first: 0, payload: Bytes::from_static(&[0; 4]) };
+        let small = Assembler::new(300_000).push(crumb);
+        assert_eq!(small, Err(EncodedError::NotFull { expected: 250_000, found: 1 }));
     }
 
     #[test]
@@ -184,6 +205,7 @@ mod tests {
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::from_bits(0x7f80_0001)] {
             assert!(!Encoded::f32(&[0.0, bad]).all_finite(), "{bad}");
         }
+        assert_eq!(Encoded::f32(&[1.0, -3.0, 2.0]).largest(), 3.0);
         assert!(Encoded::f32(&[0.0, -0.0]).all_zero());
         assert!(!Encoded::f32(&[0.0, 1e-45]).all_zero());
     }

@@ -20,7 +20,11 @@ pub const LEASE_RANGES: usize = 1_024;
 pub const TEXT_CHARACTERS: usize = 300;
 /// Gradient entries compared in the self-test.
 pub const SELF_TEST_ENTRIES: usize = 1_024;
-/// Bytes queued towards one worker before the server waits for it.
+/// Largest entry of an update, and largest loss: beyond it nothing is training any more.
+pub const LARGEST_VALUE: f32 = 1e4;
+/// Troubles that one connection may report.
+pub const TROUBLES: u32 = 32;
+/// Bytes buffered towards one worker before the server waits for it.
 pub const OUTBOX_BYTES: usize = 8 * MESSAGE_BYTES;
 /// Messages queued towards one worker.
 pub const OUTBOX_MESSAGES: usize = 256;
@@ -39,6 +43,8 @@ pub const LEASE_LONGEST: Duration = Duration::from_secs(600);
 pub const LEASE_SLACK: u32 = 3;
 /// A lease to a worker of unknown speed lasts this long.
 pub const LEASE_UNKNOWN_SPEED: Duration = Duration::from_secs(60);
+/// Time to answer the self-test, the compilation of its shaders included.
+pub const SELF_TEST: Duration = Duration::from_secs(180);
 /// A worker whose socket closed keeps its lease for this long.
 pub const RESUME_GRACE: Duration = Duration::from_secs(10);
 /// A worker gives one frame this long to leave for the network.

@@ -45,11 +45,13 @@ pub enum RejectCode {
     Malformed,
     /// The server is stopping.
     Stopping,
+    /// An entry of the delta is larger than any training gives.
+    TooLarge,
 }
 
 impl RejectCode {
     /// Every code, in the order of its number.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Stale,
         Self::StaleGeneration,
         Self::UnknownBase,
@@ -69,6 +71,7 @@ impl RejectCode {
         Self::Superseded,
         Self::Malformed,
         Self::Stopping,
+        Self::TooLarge,
     ];
 
     /// What a worker should do about it.
@@ -76,7 +79,9 @@ impl RejectCode {
         match self {
             Self::Stale | Self::StaleGeneration | Self::UnknownBase => Advice::Pull,
             Self::UnknownLease | Self::LeaseExpired | Self::OutOfOrder | Self::WrongSamples => Advice::RequestLease,
-            Self::WrongLength | Self::NotFinite | Self::AllZero | Self::SelfTestFailed => Advice::ChangeDevice,
+            Self::WrongLength | Self::NotFinite | Self::AllZero | Self::TooLarge | Self::SelfTestFailed => {
+                Advice::ChangeDevice
+            }
             Self::NotAdmitted | Self::Malformed => Advice::ReloadPage,
             Self::RunFull | Self::RunPaused | Self::Stopping => Advice::Wait,
             Self::RunEnded | Self::UnknownRun | Self::Superseded => Advice::Stop,

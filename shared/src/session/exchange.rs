@@ -133,7 +133,7 @@ impl Session {
         self.send_commit();
     }
 
-    pub(super) fn verdict(&mut self, verdict: Verdict) {
+    pub(super) fn verdict(&mut self, verdict: Verdict, now: Millis) {
         let id = match &verdict {
             Verdict::Accepted { id, .. } | Verdict::Rejected { id, .. } => *id,
         };
@@ -144,6 +144,7 @@ impl Session {
         self.work.drop_finished_lease();
         match verdict {
             Verdict::Accepted { version, credit, .. } => {
+                self.work.renew_lease(now);
                 self.progress.commits_accepted += 1;
                 self.progress.samples_accepted = credit;
                 self.progress.rejection = None;

@@ -66,7 +66,7 @@ pub enum Input {
         /// Milliseconds that it took to compute.
         compute_ms: u32,
     },
-    /// The device is lost or failed; the shell starts again or gets another one.
+    /// The device is lost or failed: the shell starts again, with an [`Input::Trouble`].
     DeviceLost(String),
     /// Something went wrong before this session began: its shell was started again.
     Trouble(Trouble),
@@ -183,7 +183,10 @@ impl Session {
             Input::DeviceChanged(capabilities) => self.device_changed(capabilities, now),
             Input::Pause => self.pause(),
             Input::Resume => self.resume(now),
-            Input::Tick => self.link_tick(now),
+            Input::Tick => {
+                self.link_tick(now);
+                self.give_up_late_work(now);
+            }
         }
         self.advance(now);
         self.progress.phase = self.phase();
@@ -208,11 +211,11 @@ impl Session {
                     joined.admitted = true;
                 }
             }
-            ToWorker::Lease(lease) => self.leased(lease),
+            ToWorker::Lease(lease) => self.leased(lease, now),
             ToWorker::NoWork(reason) => self.progress.waiting_for = Some(reason),
             ToWorker::Snapshot(header) => self.snapshot_announced(header, now),
             ToWorker::Tensor(chunk) => self.snapshot_chunk(chunk, now),
-            ToWorker::Verdict(verdict) => self.verdict(verdict),
+            ToWorker::Verdict(verdict) => self.verdict(verdict, now),
             ToWorker::Ping(nonce) => self.send(&ToServer::Pong(nonce)),
             ToWorker::RunEnded(reason) => self.run_ended(reason),
             ToWorker::Restarting(milliseconds) => self.hang_up(Some(now + Millis::from(milliseconds))),
@@ -236,7 +239,8 @@ impl Session {
     }
 
     fn device_lost(&mut self, detail: &str) {
-        self.trouble(TroubleKind::DeviceLost, detail);
+        // The server hears of it from the session that is started next.
+        self.progress.trouble = Some(detail.to_owned());
         self.drop_work();
     }
 

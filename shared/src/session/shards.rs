@@ -45,6 +45,11 @@ impl ShardCache {
         }
     }
 
+    /// What was asked for and has not come may never come: it is asked for again.
+    pub(super) fn forget_requests(&mut self) {
+        self.requested.clear();
+    }
+
     /// Returns how often in a row fetching failed.
     pub(super) fn failed(&mut self, hash: &ShardHash) -> u32 {
         self.requested.remove(hash);

@@ -33,6 +33,8 @@ pub struct WindowOrder {
 
 struct ActiveLease {
     lease: Lease,
+    /// When the server gives its samples to others; accepted commits move it on, here as there.
+    expires: Millis,
     /// Samples of the lease that windows have begun with.
     taken: u32,
     /// The next commit's sequence.
@@ -105,6 +107,18 @@ impl Work {
         Some(id)
     }
 
+    /// An accepted commit moves the deadline on.
+    pub(super) fn renew_lease(&mut self, now: Millis) {
+        if let Some(active) = &mut self.lease {
+            active.expires = now + Millis::from(active.lease.deadline_ms);
+        }
+    }
+
+    /// True when the lease's samples went to others, or will at once.
+    pub(super) fn is_late(&self, now: Millis) -> bool {
+        self.lease.as_ref().is_some_and(|active| now >= active.expires)
+    }
+
     /// Drops a lease that has no samples left. The server knows.
     pub(super) fn drop_finished_lease(&mut self) {
         if self.lease.as_ref().is_some_and(|active| active.remaining() == 0) {
@@ -138,13 +152,14 @@ impl Session {
         }
     }
 
-    pub(super) fn leased(&mut self, lease: Lease) {
+    pub(super) fn leased(&mut self, lease: Lease, now: Millis) {
         self.work.asked = false;
         self.progress.waiting_for = None;
         if self.paused || self.ended || self.work.has_lease() {
             return self.send(&ToServer::Release(lease.id));
         }
-        self.work.lease = Some(ActiveLease { lease, taken: 0, sequence: 0 });
+        let expires = now + Millis::from(lease.deadline_ms);
+        self.work.lease = Some(ActiveLease { lease, expires, taken: 0, sequence: 0 });
     }
 
     pub(super) fn shard_arrived(&mut self, hash: ShardHash, bytes: &Bytes, now: Millis) {
@@ -167,10 +182,22 @@ impl Session {
     /// Without its data a lease is of no use: it goes back, and the worker comes again after a while.
     pub(super) fn shard_failed(&mut self, hash: ShardHash, reason: &str, now: Millis) {
         let detail = format!("shard {hash} cannot be had: {reason}");
-        self.trouble(TroubleKind::Shard, &detail);
         let failures = self.shards.failed(&hash);
+        if !self.link.is_open() {
+            // One break of the network fails many fetches: the link's own attempts go on, or rest, as they are.
+            return;
+        }
+        self.trouble(TroubleKind::Shard, &detail);
         self.drop_work();
         self.hang_up(Some(now + 1_000 * Millis::from(failures.min(30))));
+    }
+
+    /// A lease whose deadline passed here (a fetch that hangs, a device that slept) is given up: it asks for another.
+    pub(super) fn give_up_late_work(&mut self, now: Millis) {
+        if self.work.is_late(now) && !self.exchange.is_pending() {
+            self.shards.forget_requests();
+            self.drop_work();
+        }
     }
 
     /// Begins the next window when lease, shards and centre are all there.

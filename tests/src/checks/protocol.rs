@@ -6,7 +6,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::digits::small_digits;
 use crate::peer::{self, Peer};
-use crate::server::Server;
+use crate::server::{HANG, Server};
 use crate::{Measured, Scale};
 
 pub async fn stale(_: Scale) -> anyhow::Result<Measured> {
@@ -42,7 +42,7 @@ pub async fn stale(_: Scale) -> anyhow::Result<Measured> {
 pub async fn versions(_: Scale) -> anyhow::Result<Measured> {
     let server = Server::start(&small_digits(2, "")).await?;
     let mut socket = peer::connect(&server, "kindling.v2").await?;
-    let message = socket.next().await;
+    let message = tokio::time::timeout(HANG, socket.next()).await?;
     let (code, reason) = match message {
         Some(Ok(Message::Close(Some(frame)))) => (u16::from(frame.code), frame.reason.to_string()),
         other => (0, format!("{other:?}")),

@@ -27,18 +27,19 @@ export function Contribute({ run }: { run: string }) {
   const blocked: Blocked = can.simd ? null : "noSimd";
   const progress = engine.kind === "working" ? engine.progress : null;
   const phase = pagePhase(engine, status, blocked);
-  const socketBlocked = useSocketBlocked(run, phase);
+  const socketBlocked = useSocketBlocked(run, phase) && progress?.worker === null;
 
   useEffect(() => {
     const { dataset } = document.documentElement;
     dataset.phase = phase;
     dataset.reason = reasonOf(engine, blocked);
+    dataset.retry = String(progress?.retry_in_ms !== null && progress !== null);
     dataset.samples = String(progress?.samples_accepted ?? 0);
     dataset.worker = String(progress?.worker ?? "");
     dataset.backend = progress?.backend ?? "";
     dataset.version = String(progress?.version ?? "");
-    const words = phase in text.phase ? `${text.phase[phase as Progress["phase"]]} · ` : "";
-    document.title = `${words}${status?.name ?? run} · ${text.wordmark}`;
+    const stand = phase in text.phase ? `${words(phase as Progress["phase"])} · ` : "";
+    document.title = `${stand}${status?.name ?? run} · ${text.wordmark}`;
   });
 
   const training = phase === "training" || phase === "exchanging";
@@ -178,7 +179,7 @@ function Working({ progress, contribution }: { progress: Progress; contribution:
     <>
       <div class="slim">
         <span class="now" role="status">
-          {text.phase[progress.phase]}
+          {words(progress.phase)}
           {retry}
         </span>
         {progress.phase !== "refused" && (
@@ -240,6 +241,9 @@ function Working({ progress, contribution }: { progress: Progress; contribution:
     </>
   );
 }
+
+/** An exchange takes a moment after every window: as a word of its own it would only flicker. */
+const words = (phase: Progress["phase"]): string => text.phase[phase === "exchanging" ? "training" : phase];
 
 function Finished({ status, progress }: { status: RunStatus; progress: Progress | null }) {
   const accuracy = status.metrics.accuracy === null ? "–" : percent(status.metrics.accuracy);

@@ -39,6 +39,7 @@ export class Contribution {
   /** Why the Web Worker was last started again. */
   readonly restarted: Signal<Trouble | null> = signal<Trouble | null>(null);
   private worker: Worker | null = null;
+  private paused = false;
   private restarts = 0;
   private backend = choices(location.hash).backend;
 
@@ -72,11 +73,14 @@ export class Contribution {
   }
 
   pause(): void {
+    this.paused = true;
     this.tell({ kind: "pause" });
   }
 
   resume(): void {
-    this.tell({ kind: "resume" });
+    this.paused = false;
+    if (this.worker) this.tell({ kind: "resume" });
+    else void this.start(this.restarted.get());
   }
 
   private tell(command: Command): void {
@@ -85,7 +89,10 @@ export class Contribution {
 
   private hear(message: PageMessage): void {
     if (message.kind === "progress") {
-      if (message.progress.commits_accepted > 0) this.restarts = 0;
+      if (message.progress.commits_accepted > 0) {
+        this.restarts = 0;
+        this.restarted.set(null);
+      }
       this.engine.set({ kind: "working", progress: message.progress });
     } else if (message.kind === "identity") remember(message.identity);
     else if (message.kind === "restart") this.restart(message.trouble);
@@ -97,6 +104,8 @@ export class Contribution {
     this.worker = null;
     this.restarts += 1;
     this.restarted.set(trouble);
+    // A worker that ended while it was paused is started by the person, not by this.
+    if (this.paused) return;
     if (this.restarts > MOST_RESTARTS) {
       this.fail(trouble.detail);
       return;

@@ -45,6 +45,9 @@ export function Notices({ can, blocked, engine, restarted, socketBlocked, show }
           {socketBlocked ? text.notice.blockedHelp : text.notice.offlineHelp}
         </Notice>
       )}
+      {progress?.trouble && progress.phase !== "training" && progress.phase !== "exchanging" && !socketBlocked && (
+        <Notice title={text.notice.trouble}>{progress.trouble}</Notice>
+      )}
       {rejection && (
         <Notice title={text.notice.rejected}>
           {text.refusal[rejection.code]} <span class="quiet">({rejection.reason})</span>

@@ -210,6 +210,7 @@ function labels(plot: uPlot, curves: Curve[], colours: string[], font: string) {
   context.save();
   context.font = font.replace("13px", `${13 * scale}px`);
   context.textBaseline = "middle";
+  context.textAlign = "left";
   for (const end of ends) {
     const y = Math.max(end.y, lowest + 16 * scale);
     lowest = y;

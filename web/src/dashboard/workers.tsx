@@ -2,9 +2,6 @@ import type { WorkerView } from "../generated/WorkerView";
 import { count } from "../shared/format";
 import { text } from "../text/en";
 
-/** A worker that was not heard of for this long is shown as silent, in seconds. */
-const SILENT_AFTER = 25;
-
 const device = (worker: WorkerView): string => {
   const kind = worker.backend === "cpu" ? text.device.cpu : text.device.webgpu;
   const name = worker.adapter || text.device.unnamed;
@@ -13,7 +10,7 @@ const device = (worker: WorkerView): string => {
 
 function state(worker: WorkerView): string {
   if (!worker.connected) return text.workers.gone;
-  if (worker.silent_seconds > SILENT_AFTER) return text.workers.silent(Math.round(worker.silent_seconds));
+  if (worker.silent_seconds > 0) return text.workers.silent(worker.silent_seconds);
   return worker.admitted ? text.workers.here : text.workers.testing;
 }
 

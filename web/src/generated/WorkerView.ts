@@ -63,13 +63,13 @@ loss: number | null,
  */
 samples_leased: number, 
 /**
- * Seconds since it was last heard of.
+ * Seconds since it was last heard of; 0 while that is less than a ping's interval ago.
  */
 silent_seconds: number, 
 /**
- * Seconds since it joined.
+ * Seconds from the server's start to its joining.
  */
-joined_seconds: number, 
+joined_at_seconds: number, 
 /**
  * Why it was last refused something.
  */

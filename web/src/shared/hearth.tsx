@@ -86,7 +86,8 @@ function draw(canvas: HTMLCanvasElement, live: Live, mine: () => number | null):
     schedule(0);
   });
   live.onCommit((event) => {
-    if (document.hidden || event.shard === null) return;
+    // What comes before the first state is the log of earlier commits.
+    if (document.hidden || event.shard === null || !before) return;
     const own = event.worker !== null && event.worker === mine();
     if (own) ringed.add(event.shard);
     if (!still.matches) sparks.push({ shard: event.shard, mine: own, began: performance.now() });

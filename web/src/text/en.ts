@@ -56,7 +56,6 @@ export const text = {
     loss: "Loss of your last window",
     lossUnit: "nats a sample, training data",
     device: "Device",
-    connection: "Connection",
     worker: "You are",
     workerName: (number: number) => `worker ${number}`,
     traffic: "Data so far",
@@ -89,11 +88,9 @@ export const text = {
     offlineHelp: "It may be stopped, or your network is down. This page tries again by itself.",
     failed: "This device cannot train",
     restarting: "The training program stopped and was started again",
+    trouble: "Something went wrong, and it is tried again",
     refused: "The server refused this device",
     rejected: "Your last result was not taken",
-    unknownRun: "This server hosts no such run",
-    unknownRunHelp: "Look at the server's own page for the runs that it has.",
-    superseded: "This worker goes on in a newer tab or connection.",
   },
   refusal: {
     stale: "Others moved on meanwhile. Your device took the newest parameters and goes on.",
@@ -114,6 +111,7 @@ export const text = {
     unknown_run: "The server hosts no such run.",
     superseded: "This worker goes on in a newer tab or connection.",
     malformed: "This page and the server do not understand each other. Reload the page.",
+    too_large: "The result was far too large: your device or its driver computes wrongly.",
     stopping: "The server is stopping. This page asks again by itself.",
   } satisfies Record<RejectCode, string>,
   trouble: {
