@@ -1,6 +1,6 @@
 //! Pictures of both pages while a run trains, in both themes and two widths: to be looked at.
 //!
-//! `cargo run --package kindling-tests --bin pictures -- FOLDER`, with KINDLING_SERVER set to the server's binary.
+//! `cargo run --package kindling-tests --bin pictures -- FOLDER`, with `KINDLING_SERVER` set to the server's binary.
 
 use std::path::PathBuf;
 
