@@ -118,7 +118,7 @@ function Chart({ curves, colours, height, summary, format }: ChartProps) {
   useEffect(() => plot.current?.setData(table(curves)), [curves]);
 
   return (
-    <figure style="margin:0">
+    <figure>
       <div class="chart" style={{ minHeight: `${height}px` }} ref={place} aria-hidden="true" />
       <figcaption class="readout">{readout || summary}</figcaption>
     </figure>

@@ -143,7 +143,7 @@ export const text = {
     workers: (count: number) => (count === 1 ? "1 worker" : `${count} workers`),
   },
   summary: (trained: string, all: string, commits: string, rejected: string, p50: number, max: number) =>
-    `${trained} of ${all} samples trained, ${commits} commits accepted, ${rejected} rejected, staleness ${p50} versions in the middle and ${max} at most.`,
+    `${trained} of ${all} samples trained, ${commits} commits accepted, ${rejected} rejected, staleness ${p50} in the middle and ${max} at most, in versions.`,
   charts: {
     title: "Loss and accuracy",
     trainLoss: "training loss",
