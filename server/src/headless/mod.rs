@@ -136,6 +136,7 @@ async fn start(page: &devtools::Page, url: &str, max_wait: Duration) -> anyhow::
         match state(page).await?.phase.as_deref() {
             Some("ready") => return page.click("#start").await,
             Some("ended" | "finished") => return Ok(()),
+            Some("unknown") => bail!("the server hosts no such run: {url}"),
             Some("blocked") => bail!("this browser cannot train: {}", state(page).await?.reason.unwrap_or_default()),
             _ if began.elapsed() >= max_wait => {
                 bail!("the page at {url} does not become ready: is it Kindling's?")

@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Redirect, Response};
 use rust_embed::RustEmbed;
 
-use super::{ApiError, Runs, api, error};
+use super::{Runs, api, error};
 
 #[derive(RustEmbed)]
 #[cfg_attr(debug_assertions, folder = "$CARGO_MANIFEST_DIR/../web/dist/debug")]
@@ -35,21 +35,28 @@ pub fn missing_assets() -> Vec<&'static str> {
 }
 
 pub(super) async fn contribute(State(runs): State<Arc<Runs>>) -> Response {
-    to_the_only_run(&runs, "").unwrap_or_else(|| page("index.html", "./"))
+    to_the_only_run(&runs, "").unwrap_or_else(|| page(PAGES[0], "./"))
 }
 
 pub(super) async fn dashboard(State(runs): State<Arc<Runs>>) -> Response {
-    to_the_only_run(&runs, "/dashboard").unwrap_or_else(|| page("dashboard.html", "./"))
+    to_the_only_run(&runs, "/dashboard").unwrap_or_else(|| page(PAGES[1], "./"))
 }
 
-pub(super) async fn contribute_to(State(runs): State<Arc<Runs>>, Path(id): Path<String>) -> Result<Response, ApiError> {
-    api::find(&runs, &id)?;
-    Ok(page("index.html", "../"))
+pub(super) async fn contribute_to(State(runs): State<Arc<Runs>>, Path(id): Path<String>) -> Response {
+    page_of_run(&runs, &id, PAGES[0], "../")
 }
 
-pub(super) async fn dashboard_of(State(runs): State<Arc<Runs>>, Path(id): Path<String>) -> Result<Response, ApiError> {
-    api::find(&runs, &id)?;
-    Ok(page("dashboard.html", "../../"))
+pub(super) async fn dashboard_of(State(runs): State<Arc<Runs>>, Path(id): Path<String>) -> Response {
+    page_of_run(&runs, &id, PAGES[1], "../../")
+}
+
+/// The page says itself, in words, when there is no such run.
+fn page_of_run(runs: &Runs, id: &str, name: &str, root: &str) -> Response {
+    let mut page = page(name, root);
+    if api::find(runs, id).is_err() {
+        *page.status_mut() = StatusCode::NOT_FOUND;
+    }
+    page
 }
 
 /// Relative, so that it works below any path prefix.

@@ -100,5 +100,14 @@ pub async fn places(_: Scale) -> anyhow::Result<Measured> {
         facts.push((missing.is_empty(), format!("{what}: says {:?}, lacks {missing:?}", words[0])));
         browser.close().await;
     }
+    let browser = tab::browser(&[]).await?;
+    let page = browser.open_page().await?;
+    page.navigate(&format!("{}/r/nowhere", server.url)).await?;
+    let shown = tab::wait_for_words(&page, "This server hosts no such run").await?;
+    facts.push((
+        shown.contains("Runs on this server"),
+        "a run that is not there: says so, and leads to those that are".into(),
+    ));
+    browser.close().await;
     Ok(Measured::all(&facts))
 }

@@ -23,10 +23,11 @@ export function Contribute({ run }: { run: string }) {
   const restarted = useSignal(contribution.restarted);
   const state = useSignal(live.state);
   const online = useSignal(live.online);
+  const unknown = useSignal(live.unknown);
   const status = state?.status ?? null;
   const blocked: Blocked = can.simd ? null : "noSimd";
   const progress = engine.kind === "working" ? engine.progress : null;
-  const phase = pagePhase(engine, status, blocked);
+  const phase = unknown ? "unknown" : pagePhase(engine, status, blocked);
   const socketBlocked = useSocketBlocked(run, phase) && progress?.worker === null;
 
   useEffect(() => {
@@ -59,6 +60,11 @@ export function Contribute({ run }: { run: string }) {
             </Notice>
           )}
           {phase === "loading" && online && <p>{text.loading}</p>}
+          {phase === "unknown" && (
+            <Notice bad title={text.notice.unknownRun}>
+              {text.notice.unknownRunHelp} <a href={root.href}>{text.list.title}</a>
+            </Notice>
+          )}
           {status && (phase === "finished" || phase === "ended") && <Finished status={status} progress={progress} />}
           {status && !working && phase !== "finished" && phase !== "ended" && <Invitation status={status} />}
           {(phase === "ready" || phase === "blocked") && (
@@ -83,7 +89,7 @@ export function Contribute({ run }: { run: string }) {
             engine={engine}
             restarted={restarted}
             socketBlocked={socketBlocked}
-            show={phase !== "finished" && phase !== "ended" && phase !== "loading"}
+            show={phase !== "finished" && phase !== "ended" && phase !== "loading" && phase !== "unknown"}
           />
           {status && phase !== "finished" && <WhatIsSent />}
         </div>

@@ -15,6 +15,7 @@ export function Dashboard({ run }: { run: string }) {
   const live = useMemo(() => follow(run), [run]);
   const state = useSignal(live.state);
   const online = useSignal(live.online);
+  const unknown = useSignal(live.unknown);
   const log = useSignal(live.log);
   const now = useClock(1_000);
   const status = state?.status ?? null;
@@ -49,7 +50,7 @@ export function Dashboard({ run }: { run: string }) {
               {text.figures.trafficText(bytes(status.traffic.bytes_out), bytes(status.traffic.bytes_in))}.
             </p>
           )}
-          {!online && <Notice bad title={text.verdict.offline} />}
+          {!online && <Notice bad title={unknown ? text.notice.unknownRun : text.verdict.offline} />}
         </div>
         <div class="board">
           <section class="curves">

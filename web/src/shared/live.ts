@@ -12,6 +12,8 @@ export interface Live {
   /** Newest first. */
   log: Signal<LogEvent[]>;
   online: Signal<boolean>;
+  /** True when the server answers that it hosts no such run. */
+  unknown: Signal<boolean>;
   onCommit: (listener: (event: LogEvent) => void) => void;
   close: () => void;
 }
@@ -21,12 +23,21 @@ export function follow(run: string): Live {
   const state = signal<LiveState | null>(null);
   const log = signal<LogEvent[]>([]);
   const online = signal(true);
+  const unknown = signal(false);
   const commitListeners: ((event: LogEvent) => void)[] = [];
   const source = new EventSource(`${apiUrl}/runs/${encodeURIComponent(run)}/events`);
   let arrived: LogEvent[] = [];
   let scheduled = false;
   source.addEventListener("open", () => online.set(true));
-  source.addEventListener("error", () => online.set(false));
+  source.addEventListener("error", () => {
+    online.set(false);
+    if (state.get() !== null) return;
+    // An event stream that is refused does not say why.
+    fetch(`${apiUrl}/runs/${encodeURIComponent(run)}`).then(
+      (answer) => unknown.set(answer.status === 404),
+      () => {},
+    );
+  });
   source.addEventListener("state", (message) => state.set(JSON.parse(message.data) as LiveState));
   source.addEventListener("log", (message) => {
     const event = JSON.parse(message.data) as LogEvent;
@@ -44,5 +55,12 @@ export function follow(run: string): Live {
       }, 100);
     }
   });
-  return { state, log, online, onCommit: (listener) => commitListeners.push(listener), close: () => source.close() };
+  return {
+    state,
+    log,
+    online,
+    unknown,
+    onCommit: (listener) => commitListeners.push(listener),
+    close: () => source.close(),
+  };
 }

@@ -88,6 +88,8 @@ export const text = {
     offlineHelp: "It may be stopped, or your network is down. This page tries again by itself.",
     failed: "This device cannot train",
     restarting: "The training program stopped and was started again",
+    unknownRun: "This server hosts no such run",
+    unknownRunHelp: "It may have been renamed or stopped. What this server hosts:",
     trouble: "Something went wrong, and it is tried again",
     refused: "The server refused this device",
     rejected: "Your last result was not taken",
