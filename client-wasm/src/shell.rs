@@ -141,7 +141,11 @@ impl Shell {
             self.post(&PageMessage::Restart { trouble });
             self.over = true;
         }
-        let phase = self.session.progress().phase;
+        // Every window ends in an exchange: told one by one, they would keep the page drawing.
+        let phase = match self.session.progress().phase {
+            Phase::Exchanging => Phase::Training,
+            phase => phase,
+        };
         if self.reported_phase != Some(phase) || now() - self.reported_at >= REPORT_EVERY {
             self.reported_phase = Some(phase);
             self.reported_at = now();

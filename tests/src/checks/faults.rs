@@ -21,7 +21,7 @@ async fn in_mid_lease(server: &Server, id: u64) -> anyhow::Result<()> {
 }
 
 pub async fn killed(_: Scale) -> anyhow::Result<Measured> {
-    let server = Server::start(&small_digits(40, ONE_STEP)).await?;
+    let server = Server::start(&small_digits(24, ONE_STEP)).await?;
     let doomed = tab::browser(&[]).await?;
     tab::contribute(&doomed, &server).await?;
     in_mid_lease(&server, 1).await?;
@@ -55,7 +55,7 @@ async fn freeze_in_mid_lease(server: &Server, processes: &[u32]) -> anyhow::Resu
 }
 
 pub async fn frozen(_: Scale) -> anyhow::Result<Measured> {
-    let server = Server::start(&small_digits(40, ONE_STEP)).await?;
+    let server = Server::start(&small_digits(24, ONE_STEP)).await?;
     let ice = tab::browser(&[]).await?;
     tab::contribute(&ice, &server).await?;
     in_mid_lease(&server, 1).await?;
@@ -82,7 +82,7 @@ pub async fn frozen(_: Scale) -> anyhow::Result<Measured> {
 }
 
 pub async fn reload(_: Scale) -> anyhow::Result<Measured> {
-    let server = Server::start(&small_digits(40, ONE_STEP)).await?;
+    let server = Server::start(&small_digits(24, ONE_STEP)).await?;
     let browser = tab::browser(&[]).await?;
     let page = tab::contribute(&browser, &server).await?;
     in_mid_lease(&server, 1).await?;
@@ -102,7 +102,7 @@ pub async fn reload(_: Scale) -> anyhow::Result<Measured> {
 }
 
 pub async fn twin(_: Scale) -> anyhow::Result<Measured> {
-    let server = Server::start(&small_digits(80, ONE_STEP)).await?;
+    let server = Server::start(&small_digits(48, ONE_STEP)).await?;
     let browser = tab::browser(&[]).await?;
     let page = tab::contribute(&browser, &server).await?;
     in_mid_lease(&server, 1).await?;
