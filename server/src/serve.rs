@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::http::{Runs, missing_assets, router};
-use crate::run::Run;
+use crate::run::{Run, RunState};
 use crate::runfile::{self, LoadedRun};
 
 /// Late leases are looked for this often.
@@ -119,6 +119,10 @@ async fn end(runs: Arc<Runs>, exit_when_done: bool, stop: watch::Sender<bool>) -
     tokio::select! {
         () = done => {
             stop.send_replace(true);
+            let failed = runs.all().iter().map(|run| run.status()).find(|status| status.state == RunState::Failed);
+            if let Some(status) = failed {
+                bail!("run {:?} failed: {}", status.id, status.stop_reason.unwrap_or_default());
+            }
             Ok(())
         }
         signal = signal() => {
@@ -127,7 +131,8 @@ async fn end(runs: Arc<Runs>, exit_when_done: bool, stop: watch::Sender<bool>) -
             }
             stop.send_replace(true);
             signal?;
-            if exit_when_done { bail!("stopped before the run was finished") }            Ok(())
+            if exit_when_done { bail!("stopped before the run was finished") }
+            Ok(())
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The tests, from the pure core to the whole system in a real browser, and the acceptance checks.
 
 use std::process::Command;
+use std::time::SystemTime;
 
 use anyhow::{Context as _, bail};
 
@@ -11,6 +12,7 @@ const GENERATED: &str = "web/src/generated";
 
 /// Every test.
 pub fn test(install: bool) -> anyhow::Result<()> {
+    let began = SystemTime::now();
     stage("unit tests", || {
         process::run(cargo().args([
             "test",
@@ -22,7 +24,7 @@ pub fn test(install: bool) -> anyhow::Result<()> {
             "xtask",
         ]))
     })?;
-    stage("generated types", generated_types_are_committed)?;
+    stage("generated types", || generated_types_are_committed(began))?;
     stage("tests of the pages", || {
         web::install()?;
         web::npm(&["run", "test"])
@@ -50,8 +52,14 @@ fn with_system(command: &mut Command, install: bool) -> anyhow::Result<&mut Comm
     Ok(command.env("KINDLING_SERVER", server).env("KINDLING_BROWSER", browser::ensure(install)?))
 }
 
-/// The unit tests write the pages' types anew: what is checked in must be the same.
-fn generated_types_are_committed() -> anyhow::Result<()> {
+/// The unit tests, which ran after `began`, write the pages' types anew: what is checked in must be the same.
+fn generated_types_are_committed(began: SystemTime) -> anyhow::Result<()> {
+    for entry in std::fs::read_dir(GENERATED)? {
+        let entry = entry?;
+        if entry.metadata()?.modified()? < began {
+            bail!("{} was not written by `cargo test`: its type is gone, delete the file", entry.path().display());
+        }
+    }
     let changed = process::output(Command::new("git").args(["status", "--porcelain", "--", GENERATED]))
         .context("git is needed to compare the generated types")?;
     if !changed.is_empty() {

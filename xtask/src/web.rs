@@ -46,6 +46,9 @@ pub fn build(profile: Profile) -> anyhow::Result<()> {
         "web/index.html",
         "web/dashboard.html",
         "web/vite.config.ts",
+        "web/fonts.ts",
+        "web/tsconfig.json",
+        "web/package.json",
         "web/package-lock.json",
     ];
     let made_from = stamp::hash(&inputs.map(Path::new))?;

@@ -3,8 +3,9 @@
 use kindling_shared::protocol::{CommitHeader, Refusal, RejectCode, ToWorker, Verdict, WorkerId, close, limits};
 use kindling_shared::strategy::staleness_bound;
 
+use super::ledger::Span;
 use super::note::counted;
-use super::{Action, Coordinator, Millis, Note, NoteKind};
+use super::{Action, ContributorId, Coordinator, Millis, Note, NoteKind};
 
 /// Weight of the newest measurement in a worker's speed.
 const SPEED_WEIGHT: f64 = 0.3;
@@ -109,6 +110,7 @@ impl Coordinator {
             return;
         };
         member.accepted += 1;
+        member.refused_in_a_row = 0;
         member.credit += u64::from(header.samples);
         member.staleness = Some(staleness);
         member.loss = Some(header.loss);
@@ -142,30 +144,65 @@ impl Coordinator {
     fn reject(&mut self, worker: WorkerId, header: &CommitHeader, refusal: Refusal, actions: &mut Vec<Action>) {
         self.counts.rejected += 1;
         *self.counts.by_code.entry(refusal.code).or_default() += 1;
-        if let Some(member) = self.members.get_mut(&worker) {
-            member.rejected += 1;
-            member.last_refusal = Some(refusal.clone());
-        }
+        let Some(member) = self.members.get_mut(&worker) else {
+            return;
+        };
+        member.rejected += 1;
+        member.last_refusal = Some(refusal.clone());
+        let contributor = member.contributor;
         let (code, reason) = (refusal.code, refusal.reason.clone());
         let next = self
             .leases
             .get_mut(&header.id.lease)
             .filter(|lease| lease.worker == worker && lease.verdicts.len() as u32 == header.id.sequence);
         let verdict = Verdict::Rejected { id: header.id, refusal };
-        if let Some(lease) = next {
-            // The worker has moved on past these samples: they are free for whoever asks next.
-            let dropped = lease.take_front(header.samples.min(lease.remaining()));
+        actions.push(Action::Note(Note::of(worker, NoteKind::CommitRejected, reason)));
+        let Some(lease) = next else {
+            return self.send(worker, ToWorker::Verdict(verdict), actions);
+        };
+        // The worker has moved on past these samples: they are free for whoever asks next.
+        let dropped = lease.take_front(header.samples.min(lease.remaining()));
+        self.answer(worker, verdict, actions);
+        if code == RejectCode::WrongSamples {
+            self.end_lease(header.id.lease, "a commit counted its samples wrongly", actions);
+        }
+        if code.is_about_content() {
+            self.give_up_hopeless(dropped, contributor, actions);
+            self.send_away_hopeless(worker, actions);
+        } else {
             for span in dropped {
                 self.ledger.put_back(span);
             }
-            self.answer(worker, verdict, actions);
-            if code == RejectCode::WrongSamples {
-                self.end_lease(header.id.lease, "a commit counted its samples wrongly", actions);
-            }
-        } else {
-            self.send(worker, ToWorker::Verdict(verdict), actions);
         }
-        actions.push(Action::Note(Note::of(worker, NoteKind::CommitRejected, reason)));
+    }
+
+    /// Samples that three different contributors fail over are closed: they would keep the run from its end.
+    fn give_up_hopeless(&mut self, dropped: Vec<Span>, contributor: ContributorId, actions: &mut Vec<Action>) {
+        let (mut given_up, mut closed) = (0, Vec::new());
+        for span in dropped {
+            let (samples, epochs) = self.ledger.refuse(span, contributor);
+            given_up += samples;
+            closed.extend(epochs);
+        }
+        if given_up > 0 {
+            let samples = counted(u64::from(given_up), "sample");
+            let reason = format!("{samples} given up: three contributors' results over them could not be used");
+            actions.push(Action::Note(Note::run(NoteKind::SamplesGivenUp, reason)));
+        }
+        self.epochs_closed(&closed, actions);
+    }
+
+    /// One refusal is never a ban; many in a row say that this device, or this run, does not get anywhere.
+    fn send_away_hopeless(&mut self, worker: WorkerId, actions: &mut Vec<Action>) {
+        let Some(member) = self.members.get_mut(&worker) else {
+            return;
+        };
+        member.refused_in_a_row += 1;
+        if member.refused_in_a_row >= limits::REFUSED_IN_A_ROW {
+            member.refused_in_a_row = 0;
+            let reason = format!("{} results in a row could not be used", limits::REFUSED_IN_A_ROW);
+            self.expel(worker, Refusal::new(RejectCode::TooManyRefused, reason), actions);
+        }
     }
 
     /// An accepted commit moves its lease's deadline on.

@@ -3,10 +3,12 @@
 //! An epoch's samples stand in one order: its shards, permuted by (seed, epoch), each with its own inner order that
 //! only the workers need. The ledger works on positions in that order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use kindling_shared::random::permutation;
 use serde::Serialize;
+
+use super::ContributorId;
 
 /// Positions `start..end` of an epoch's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,6 +89,20 @@ pub struct ShardState {
     pub done: u32,
     /// Out with workers.
     pub leased: u32,
+    /// Given up, because three contributors' commits over them were refused.
+    pub refused: u32,
+}
+
+/// So many different contributors must fail over a sample before it is given up.
+const REFUSALS_TO_GIVE_UP: usize = 3;
+/// Refused spans remembered for each open epoch; the oldest is forgotten first.
+const MOST_REFUSALS: usize = 1_024;
+
+/// A commit over these positions was refused for what it held.
+struct Refused {
+    start: u32,
+    end: u32,
+    contributor: ContributorId,
 }
 
 struct Epoch {
@@ -97,7 +113,9 @@ struct Epoch {
     free: FreeSpans,
     /// By shard index.
     shards: Vec<ShardState>,
-    done: u32,
+    /// Samples done or given up.
+    settled: u32,
+    refusals: VecDeque<Refused>,
 }
 
 impl Epoch {
@@ -115,7 +133,7 @@ impl Epoch {
         let mut free = FreeSpans::default();
         free.put(0, total);
         let shards = sizes.iter().map(|&samples| ShardState { samples, ..ShardState::default() }).collect();
-        Self { order, offsets, free, shards, done: 0 }
+        Self { order, offsets, free, shards, settled: 0, refusals: VecDeque::new() }
     }
 
     fn shard_spans(&self, start: u32, end: u32) -> Vec<ShardSpan> {
@@ -129,6 +147,23 @@ impl Epoch {
             index += 1;
         }
         spans
+    }
+
+    /// Remembers a refusal; returns the parts of `start..end` and whether each is to be given up.
+    fn refuse(&mut self, start: u32, end: u32, contributor: ContributorId) -> Vec<(u32, u32, bool)> {
+        if self.refusals.len() == MOST_REFUSALS {
+            self.refusals.pop_front();
+        }
+        self.refusals.push_back(Refused { start, end, contributor });
+        let mut cuts: Vec<u32> = self.refusals.iter().flat_map(|refused| [refused.start, refused.end]).collect();
+        cuts.retain(|cut| (start..=end).contains(cut));
+        cuts.sort_unstable();
+        cuts.dedup();
+        let hopeless = |from: u32, to: u32| {
+            let over = self.refusals.iter().filter(|refused| refused.start <= from && to <= refused.end);
+            over.map(|refused| refused.contributor).collect::<BTreeSet<_>>().len() >= REFUSALS_TO_GIVE_UP
+        };
+        cuts.windows(2).map(|part| (part[0], part[1], hopeless(part[0], part[1]))).collect()
     }
 
     fn count(&mut self, start: u32, end: u32, change: impl Fn(&mut ShardState, u32)) {
@@ -158,6 +193,7 @@ pub struct Ledger {
     current: u32,
     open: BTreeMap<u32, Epoch>,
     trained: u64,
+    refused: u64,
 }
 
 /// Epochs that may be open beside the current one, so that nobody waits for an epoch's last leases.
@@ -167,7 +203,7 @@ impl Ledger {
     /// All samples of `epochs` passes over shards of these sizes, free.
     pub fn new(seed: u64, sizes: Vec<u32>, epochs: u32) -> Self {
         let samples = sizes.iter().sum();
-        Self { seed, sizes, samples, epochs, current: 0, open: BTreeMap::new(), trained: 0 }
+        Self { seed, sizes, samples, epochs, current: 0, open: BTreeMap::new(), trained: 0, refused: 0 }
     }
 
     /// Samples that accepted commits covered.
@@ -175,9 +211,14 @@ impl Ledger {
         self.trained
     }
 
+    /// Samples given up: with [`Ledger::samples_trained`] exactly all samples of the closed epochs.
+    pub const fn samples_refused(&self) -> u64 {
+        self.refused
+    }
+
     /// Samples out with workers.
     pub fn samples_in_flight(&self) -> u64 {
-        self.open.values().map(|epoch| u64::from(self.samples - epoch.done - epoch.free.len())).sum()
+        self.open.values().map(|epoch| u64::from(self.samples - epoch.settled - epoch.free.len())).sum()
     }
 
     /// The oldest open epoch; `epochs` when all are closed.
@@ -189,7 +230,7 @@ impl Ledger {
     pub fn remaining_of_next(&self) -> u32 {
         let next = self.open_epochs().find_map(|number| match self.open.get(&number) {
             None => Some(self.samples),
-            Some(epoch) if epoch.free.len() > 0 => Some(self.samples - epoch.done),
+            Some(epoch) if epoch.free.len() > 0 => Some(self.samples - epoch.settled),
             Some(_) => None,
         });
         next.unwrap_or(0)
@@ -231,15 +272,44 @@ impl Ledger {
     /// A leased span is done. Returns the epochs that this closed.
     pub fn complete(&mut self, span: Span) -> Vec<u32> {
         if let Some(epoch) = self.open.get_mut(&span.epoch) {
-            epoch.done += span.len();
+            epoch.settled += span.len();
             self.trained += u64::from(span.len());
             epoch.count(span.start, span.end, |shard, samples| {
                 shard.leased -= samples;
                 shard.done += samples;
             });
         }
+        self.close_settled()
+    }
+
+    /// A commit over a leased span was refused for what it held: the span is free again, but for what three different
+    /// contributors have failed over, which is given up. Returns the samples given up and the epochs that this closed.
+    pub fn refuse(&mut self, span: Span, contributor: ContributorId) -> (u32, Vec<u32>) {
+        let Some(epoch) = self.open.get_mut(&span.epoch) else {
+            return (0, Vec::new());
+        };
+        let mut given_up = 0;
+        for (start, end, hopeless) in epoch.refuse(span.start, span.end, contributor) {
+            if hopeless {
+                given_up += end - start;
+                epoch.count(start, end, |shard, samples| {
+                    shard.leased -= samples;
+                    shard.refused += samples;
+                });
+            } else {
+                epoch.free.put(start, end);
+                epoch.count(start, end, |shard, samples| shard.leased -= samples);
+            }
+        }
+        epoch.settled += given_up;
+        self.refused += u64::from(given_up);
+        (given_up, self.close_settled())
+    }
+
+    /// Closes the oldest epochs whose samples are all settled.
+    fn close_settled(&mut self) -> Vec<u32> {
         let mut closed = Vec::new();
-        while self.open.get(&self.current).is_some_and(|epoch| epoch.done == self.samples) {
+        while self.open.get(&self.current).is_some_and(|epoch| epoch.settled == self.samples) {
             self.open.remove(&self.current);
             closed.push(self.current);
             self.current += 1;
@@ -258,7 +328,10 @@ impl Ledger {
             Some(epoch) => epoch.shards.clone(),
             None => {
                 let done = |samples| if self.is_full() { samples } else { 0 };
-                self.sizes.iter().map(|&samples| ShardState { samples, done: done(samples), leased: 0 }).collect()
+                self.sizes
+                    .iter()
+                    .map(|&samples| ShardState { samples, done: done(samples), ..ShardState::default() })
+                    .collect()
             }
         };
         EpochView { epoch: self.current.min(self.epochs.saturating_sub(1)), shards }
@@ -294,6 +367,27 @@ mod tests {
         assert!(ledger.complete(second[0]).is_empty());
         assert_eq!(ledger.complete(first[0]), [0, 1]);
         assert_eq!(ledger.take(9)[0], Span { epoch: 2, start: 0, end: 4 });
+    }
+
+    #[test]
+    fn samples_that_three_contributors_fail_over_are_given_up_and_the_epoch_closes() {
+        let mut ledger = Ledger::new(1, vec![6, 4], 1);
+        let all = Span { epoch: 0, start: 0, end: 10 };
+        for contributor in [1, 1, 2] {
+            assert_eq!(ledger.take(10), [all]);
+            assert_eq!(
+                ledger.refuse(all, ContributorId([contributor; 32])),
+                (0, vec![]),
+                "two contributors are too few"
+            );
+        }
+        let parts = ledger.take(7);
+        assert_eq!(ledger.refuse(parts[0], ContributorId([3; 32])), (7, vec![]));
+        assert_eq!((ledger.samples_refused(), ledger.samples_in_flight()), (7, 0));
+        let rest = ledger.take(10);
+        assert_eq!(rest, [Span { epoch: 0, start: 7, end: 10 }], "what is given up is not handed out again");
+        assert_eq!(ledger.complete(rest[0]), [0]);
+        assert_eq!((ledger.samples_trained(), ledger.samples_refused()), (3, 7));
     }
 
     proptest! {

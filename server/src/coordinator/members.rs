@@ -148,6 +148,7 @@ impl Coordinator {
             credit: 0,
             accepted: 0,
             rejected: 0,
+            refused_in_a_row: 0,
             staleness: None,
             loss: None,
             last_refusal: None,

@@ -145,6 +145,8 @@ struct Member {
     credit: u64,
     accepted: u64,
     rejected: u64,
+    /// Commits refused for what they held since the last accepted one.
+    refused_in_a_row: u32,
     staleness: Option<u64>,
     loss: Option<f32>,
     /// Why it was last refused something.

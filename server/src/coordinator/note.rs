@@ -32,6 +32,8 @@ pub enum NoteKind {
     CommitAccepted,
     /// A commit was refused.
     CommitRejected,
+    /// Samples were closed that nobody's commit was accepted over.
+    SamplesGivenUp,
     /// An epoch's ledger is full.
     EpochClosed,
     /// The centre was evaluated.

@@ -397,6 +397,59 @@ fn what_a_stranger_claims_is_checked_before_it_counts() {
     assert_eq!(bench.coordinator.ledger().samples_trained(), 200);
 }
 
+/// Commits that are refused for what they hold, until the run or the worker is at its end.
+fn fail(bench: &mut Bench, peer: &Peer, most: u32) -> Vec<Action> {
+    let mut actions = Vec::new();
+    for _ in 0..most {
+        let Some(lease) = lease_in(&bench.handle(peer.connection, Event::LeaseRequest)) else { break };
+        let samples = lease.ranges.iter().map(SampleRange::len).sum();
+        let id = CommitId { lease: lease.id, sequence: 0 };
+        let base = bench.coordinator.version();
+        let header = CommitHeader { id, base, steps: 1, samples, loss: 1.0, compute_ms: 5, elements: 3 };
+        let checked = Err(Refusal::new(RejectCode::NotFinite, "a NaN"));
+        actions = bench.handle(peer.connection, Event::Commit { header, checked });
+        assert_eq!(refusal_in(&actions).0, RejectCode::NotFinite);
+    }
+    actions
+}
+
+#[test]
+fn a_worker_whose_results_are_never_usable_is_sent_away_and_one_good_result_clears_its_name() {
+    let mut bench = Bench::new("dynsgd", 1);
+    let one = bench.join(1);
+    let actions = fail(&mut bench, &one, limits::REFUSED_IN_A_ROW - 1);
+    assert_eq!(farewell_in(&actions, one.connection), None);
+    let lease = bench.lease(&one);
+    bench.commit(&one, lease.id, 0, 10);
+    let actions = fail(&mut bench, &one, limits::REFUSED_IN_A_ROW);
+    assert_eq!(farewell_in(&actions, one.connection), Some(RejectCode::TooManyRefused));
+    assert_eq!(bench.coordinator.ledger().samples_refused(), 0, "one contributor alone closes nothing");
+    assert_eq!(bench.coordinator.ledger().samples_in_flight(), 0);
+}
+
+#[test]
+fn a_run_that_nobody_can_train_ends_with_every_sample_given_up() {
+    let mut bench = Bench::new("dynsgd", 1);
+    let peers = [bench.join(1), bench.join(2), bench.join(3)];
+    for _ in 0..100 {
+        for peer in &peers {
+            if bench.coordinator.members.get(&peer.resume.worker).is_some_and(|member| member.connection.is_some()) {
+                fail(&mut bench, peer, 1);
+            }
+        }
+    }
+    let ledger = bench.coordinator.ledger();
+    let given_up = ledger.samples_refused();
+    assert!(given_up > 0, "three contributors failed over the same samples");
+    assert_eq!((ledger.samples_trained(), ledger.samples_in_flight()), (0, 0));
+    if !bench.coordinator.is_finished() {
+        let fresh = bench.join(4);
+        bench.finish(&[fresh]);
+    }
+    let ledger = bench.coordinator.ledger();
+    assert_eq!(ledger.samples_trained() + ledger.samples_refused(), 200);
+}
+
 #[test]
 fn a_device_that_fails_the_self_test_gets_no_work() {
     let mut bench = Bench::new("dynsgd", 1);

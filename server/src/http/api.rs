@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
@@ -66,8 +67,12 @@ pub(super) async fn run(State(runs): State<Arc<Runs>>, Path(id): Path<String>) -
 pub(super) async fn metrics(
     State(runs): State<Arc<Runs>>,
     Path(id): Path<String>,
-    Query(query): Query<MetricsQuery>,
+    query: Result<Query<MetricsQuery>, QueryRejection>,
 ) -> Result<Json<Metrics>, ApiError> {
+    let Query(query) = query.map_err(|error| {
+        let hint = "after is unix time in milliseconds, points a count: both are whole numbers";
+        ApiError::bad_request("bad_query", error.body_text(), hint)
+    })?;
     Ok(Json(Metrics { series: find(&runs, &id)?.series(query.after, query.points) }))
 }
 

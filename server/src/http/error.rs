@@ -40,6 +40,11 @@ impl ApiError {
         Self { status: StatusCode::NOT_FOUND, code, message: message.into(), hint: hint.into() }
     }
 
+    /// The request itself is wrong.
+    pub fn bad_request(code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, code, message: message.into(), hint: hint.into() }
+    }
+
     /// Something failed here that the caller cannot mend.
     pub fn internal(message: impl Into<String>) -> Self {
         let hint = "the server's log says more".into();

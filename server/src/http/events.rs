@@ -18,7 +18,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::{ApiError, Runs, api};
 use crate::coordinator::{EpochView, WorkerView};
-use crate::run::{Event, Run, RunStatus};
+use crate::run::{Event, Run, RunStatus, unix_millis};
 
 const STATE_EVERY: Duration = Duration::from_secs(1);
 /// Messages prepared for a watcher that reads slowly.
@@ -28,7 +28,7 @@ const LAST_EVENT_ID: &str = "last-event-id";
 const MOST_WORKERS: usize = 200;
 
 /// What `event: state` carries.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS), ts(export))]
 pub struct LiveState {
     /// The run.
@@ -37,6 +37,9 @@ pub struct LiveState {
     pub epoch: EpochView,
     /// Its workers: connected ones first, then the newest.
     pub workers: Vec<WorkerView>,
+    /// Unix time of the server, in milliseconds: a watcher's clock may be wrong.
+    #[cfg_attr(test, ts(type = "number"))]
+    pub server_time: u64,
 }
 
 impl LiveState {
@@ -44,7 +47,12 @@ impl LiveState {
         let mut workers = run.workers();
         workers.sort_by_key(|worker| (!worker.connected, std::cmp::Reverse(worker.id)));
         workers.truncate(MOST_WORKERS);
-        Self { status: run.status(), epoch: run.epoch(), workers }
+        Self { status: run.status(), epoch: run.epoch(), workers, server_time: unix_millis() }
+    }
+
+    /// Whether nothing but the time differs.
+    fn says_the_same(&self, other: &Self) -> bool {
+        self.status == other.status && self.epoch == other.epoch && self.workers == other.workers
     }
 }
 
@@ -81,7 +89,7 @@ async fn watch(run: Arc<Run>, mut last: u64, sender: mpsc::Sender<Result<sse::Ev
             },
             _ = tick.tick() => {
                 let state = LiveState::of(&run);
-                let changed = shown.as_ref() != Some(&state);
+                let changed = shown.as_ref().is_none_or(|shown: &LiveState| !state.says_the_same(shown));
                 let alive = !changed || send(&sender, sse::Event::default().event("state").json_data(&state)).await;
                 shown = Some(state);
                 alive && !sender.is_closed()

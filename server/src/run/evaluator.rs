@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use kindling_shared::data::BatchSource;
 use kindling_shared::trainer::Evaluator;
 
+use super::status::stop_reason;
 use super::{Run, unix_millis};
 use crate::coordinator::{Note, NoteKind};
 
@@ -89,7 +90,8 @@ fn evaluate_until_the_end(run: &Weak<Run>) {
         if finished {
             let mut core = run.lock();
             core.finished_at = Some(unix_millis());
-            run.note(&mut core, Note::run(NoteKind::RunEnded, "every epoch is done"));
+            let reason = stop_reason(core.coordinator.ledger());
+            run.note(&mut core, Note::run(NoteKind::RunEnded, reason));
             run.ended.send_replace(true);
             return;
         }

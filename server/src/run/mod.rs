@@ -294,6 +294,6 @@ impl Core {
 }
 
 /// Milliseconds since 1970: for people, never for decisions.
-fn unix_millis() -> u64 {
+pub fn unix_millis() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_millis() as u64)
 }

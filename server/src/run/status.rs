@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use serde::Serialize;
 
 use super::Run;
-use crate::coordinator::{CommitCounts, StalenessView};
+use crate::coordinator::{CommitCounts, Ledger, StalenessView};
 
 /// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -18,6 +18,8 @@ pub enum RunState {
     Running,
     /// Every epoch is done, and the final centre is evaluated.
     Finished,
+    /// Every epoch is closed, but not one result could be used.
+    Failed,
 }
 
 /// Losses, in nats a sample.
@@ -110,6 +112,15 @@ pub struct RunStatus {
     pub stop_reason: Option<String>,
 }
 
+/// Why a run with this ledger ended.
+pub(super) const fn stop_reason(ledger: &Ledger) -> &'static str {
+    if ledger.samples_trained() == 0 {
+        "no result could be used: the learning rate may be too high"
+    } else {
+        "every epoch is done"
+    }
+}
+
 impl Run {
     /// The run's status, as of one moment.
     pub fn status(&self) -> RunStatus {
@@ -122,6 +133,7 @@ impl Run {
             id: self.plan.id.clone(),
             name: self.plan.name.clone(),
             state: match core.finished_at {
+                Some(_) if ledger.samples_trained() == 0 => RunState::Failed,
                 Some(_) => RunState::Finished,
                 None if version == 0 => RunState::Waiting,
                 None => RunState::Running,
@@ -133,7 +145,7 @@ impl Run {
             parameters: self.layout.elements() as u64,
             train_samples: self.dataset.train_samples(),
             samples_trained: ledger.samples_trained(),
-            samples_refused: 0,
+            samples_refused: ledger.samples_refused(),
             samples_in_flight: ledger.samples_in_flight(),
             workers_active: coordinator.active_workers() as u64,
             commits: coordinator.commit_counts().clone(),
@@ -147,7 +159,7 @@ impl Run {
             data_bytes: self.plan.data.bytes,
             started_at: self.started_at,
             finished_at: core.finished_at,
-            stop_reason: core.finished_at.map(|_| "every epoch is done".to_owned()),
+            stop_reason: core.finished_at.map(|_| stop_reason(ledger).to_owned()),
         }
     }
 }

@@ -24,6 +24,8 @@ pub const SELF_TEST_ENTRIES: usize = 1_024;
 pub const LARGEST_VALUE: f32 = 1e4;
 /// Troubles that one connection may report.
 pub const TROUBLES: u32 = 32;
+/// Results in a row that cannot be used before their worker is sent away.
+pub const REFUSED_IN_A_ROW: u32 = 10;
 /// Bytes buffered towards one worker before the server waits for it.
 pub const OUTBOX_BYTES: usize = 8 * MESSAGE_BYTES;
 /// Messages queued towards one worker.

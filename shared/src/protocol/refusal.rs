@@ -47,11 +47,13 @@ pub enum RejectCode {
     Stopping,
     /// An entry of the delta is larger than any training gives.
     TooLarge,
+    /// Too many results of this worker in a row could not be used.
+    TooManyRefused,
 }
 
 impl RejectCode {
     /// Every code, in the order of its number.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Stale,
         Self::StaleGeneration,
         Self::UnknownBase,
@@ -72,7 +74,13 @@ impl RejectCode {
         Self::Malformed,
         Self::Stopping,
         Self::TooLarge,
+        Self::TooManyRefused,
     ];
+
+    /// True when it judges what a commit holds, not when or by whom it was sent: others may fail over the same samples.
+    pub const fn is_about_content(self) -> bool {
+        matches!(self, Self::NotFinite | Self::AllZero | Self::TooLarge)
+    }
 
     /// What a worker should do about it.
     pub const fn advice(self) -> Advice {
@@ -84,7 +92,7 @@ impl RejectCode {
             }
             Self::NotAdmitted | Self::Malformed => Advice::ReloadPage,
             Self::RunFull | Self::RunPaused | Self::Stopping => Advice::Wait,
-            Self::RunEnded | Self::UnknownRun | Self::Superseded => Advice::Stop,
+            Self::RunEnded | Self::UnknownRun | Self::Superseded | Self::TooManyRefused => Advice::Stop,
         }
     }
 }

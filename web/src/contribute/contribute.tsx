@@ -53,7 +53,7 @@ export function Contribute({ run }: { run: string }) {
       />
       <main class="lend">
         <div class="words">
-          <h1>{headline(phase, status?.name ?? run)}</h1>
+          <h1>{headline(phase, status?.name ?? run, status?.state === "failed")}</h1>
           {phase === "loading" && !online && (
             <Notice bad title={text.notice.offline}>
               {text.notice.offlineHelp}
@@ -105,11 +105,12 @@ function pagePhase(engine: Engine, status: RunStatus | null, blocked: Blocked): 
   if (engine.kind === "working") return engine.progress.phase;
   if (engine.kind !== "idle") return engine.kind;
   if (!status) return "loading";
-  if (status.state === "finished") return "finished";
+  if (status.state === "finished" || status.state === "failed") return "finished";
   return blocked ? "blocked" : "ready";
 }
 
-function headline(phase: PagePhase, name: string): string {
+function headline(phase: PagePhase, name: string, failed: boolean): string {
+  if (failed) return text.headlineFailed(name);
   if (phase === "finished" || phase === "ended") return text.headlineFinished(name);
   return phase === "training" || phase === "exchanging" ? text.headlineRunning(name) : text.headline(name);
 }
@@ -255,7 +256,11 @@ function Finished({ status, progress }: { status: RunStatus; progress: Progress 
   const accuracy = status.metrics.accuracy === null ? "–" : percent(status.metrics.accuracy);
   return (
     <>
-      <p class="lead">{text.finished.lead(accuracy, count(status.samples_trained))}</p>
+      <p class="lead">
+        {status.state === "failed"
+          ? text.finished.failed(status.stop_reason ?? "")
+          : text.finished.lead(accuracy, count(status.samples_trained))}
+      </p>
       {progress && progress.samples_accepted > 0 && <p>{text.finished.given(count(progress.samples_accepted))}</p>}
       <p>
         {text.finished.next} <code>{text.finished.nextCommand}</code>

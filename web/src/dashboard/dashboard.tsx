@@ -17,10 +17,10 @@ export function Dashboard({ run }: { run: string }) {
   const online = useSignal(live.online);
   const unknown = useSignal(live.unknown);
   const log = useSignal(live.log);
-  const now = useClock(1_000);
+  useClock(1_000);
   const status = state?.status ?? null;
   const lastCommit = log.find((event) => event.kind === "commit_accepted")?.at ?? null;
-  const line = status ? verdict(status, lastCommit, now) : null;
+  const line = status ? verdict(status, lastCommit, live.now()) : null;
 
   useEffect(() => {
     document.documentElement.dataset.phase = online ? (status?.state ?? "loading") : "offline";

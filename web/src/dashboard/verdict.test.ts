@@ -35,6 +35,8 @@ test("the first line says whether it learns, who helps, and what is stuck", () =
   expect(at({ workers_active: 1 }).words).toContain("1 worker,");
   expect(at({}, now - 40_000)).toEqual({ words: "Stuck: no commit for 40 s", bad: true });
   expect(at({ workers_active: 0 }).bad).toBe(true);
-  expect(at({ state: "waiting" }).words).toBe("Waiting for the first contributor");
+  expect(at({ state: "waiting", workers_active: 0 }).words).toBe("Waiting for the first contributor");
+  expect(at({ state: "waiting", workers_active: 2 }).words).toBe("Starting: 2 workers, first windows under way");
+  expect(at({ state: "failed", stop_reason: "why" })).toEqual({ words: "Failed: why", bad: true });
   expect(at({ state: "finished", finished_at: 120_000 }).words).toBe("Done: 84.2 % right after 2 min");
 });

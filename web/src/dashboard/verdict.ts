@@ -18,7 +18,11 @@ export function verdict(status: RunStatus, lastCommitAt: number | null, now: num
     const took = duration((status.finished_at ?? now) - status.started_at);
     return { words: words.finished(accuracy === null ? "–" : percent(accuracy), took), bad: false };
   }
-  if (status.state === "waiting") return { words: words.waiting, bad: false };
+  if (status.state === "failed") return { words: words.failed(status.stop_reason ?? ""), bad: true };
+  if (status.state === "waiting") {
+    const workers = status.workers_active;
+    return { words: workers === 0 ? words.waiting : words.starting(words.workers(workers)), bad: false };
+  }
   if (status.workers_active === 0) return { words: words.alone, bad: true };
   const silent = lastCommitAt === null ? 0 : now - lastCommitAt;
   if (silent > STUCK_AFTER) return { words: words.stuck(Math.round(silent / 1000)), bad: true };

@@ -18,4 +18,8 @@ epoch: EpochView,
 /**
  * Its workers: connected ones first, then the newest.
  */
-workers: Array<WorkerView>, };
+workers: Array<WorkerView>, 
+/**
+ * Unix time of the server, in milliseconds: a watcher's clock may be wrong.
+ */
+server_time: number, };

@@ -3,4 +3,4 @@
 /**
  * What a note is about.
  */
-export type NoteKind = "worker_joined" | "worker_resumed" | "worker_left" | "worker_admitted" | "worker_refused" | "worker_trapped" | "device_lost" | "cpu_instead" | "shard_unavailable" | "lease_returned" | "commit_accepted" | "commit_rejected" | "epoch_closed" | "evaluated" | "run_started" | "run_ended";
+export type NoteKind = "worker_joined" | "worker_resumed" | "worker_left" | "worker_admitted" | "worker_refused" | "worker_trapped" | "device_lost" | "cpu_instead" | "shard_unavailable" | "lease_returned" | "commit_accepted" | "commit_rejected" | "samples_given_up" | "epoch_closed" | "evaluated" | "run_started" | "run_ended";

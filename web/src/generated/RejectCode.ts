@@ -3,4 +3,4 @@
 /**
  * Why something was refused. The numbers of the variants are the wire format: append only.
  */
-export type RejectCode = "stale" | "stale_generation" | "unknown_base" | "unknown_lease" | "lease_expired" | "out_of_order" | "wrong_samples" | "wrong_length" | "not_finite" | "all_zero" | "self_test_failed" | "not_admitted" | "run_full" | "run_paused" | "run_ended" | "unknown_run" | "superseded" | "malformed" | "stopping" | "too_large";
+export type RejectCode = "stale" | "stale_generation" | "unknown_base" | "unknown_lease" | "lease_expired" | "out_of_order" | "wrong_samples" | "wrong_length" | "not_finite" | "all_zero" | "self_test_failed" | "not_admitted" | "run_full" | "run_paused" | "run_ended" | "unknown_run" | "superseded" | "malformed" | "stopping" | "too_large" | "too_many_refused";

@@ -3,4 +3,4 @@
 /**
  * The state of a run.
  */
-export type RunState = "waiting" | "running" | "finished";
+export type RunState = "waiting" | "running" | "finished" | "failed";

@@ -15,4 +15,8 @@ done: number,
 /**
  * Out with workers.
  */
-leased: number, };
+leased: number, 
+/**
+ * Given up, because three contributors' commits over them were refused.
+ */
+refused: number, };

@@ -29,7 +29,8 @@ export function Hearth({ live, worker }: { live: Live; worker: number | null }) 
   const state = useSignal(live.state);
   useEffect(() => (canvas.current ? draw(canvas.current, live, () => mine.current) : undefined), [live]);
   const shards = state?.epoch.shards ?? [];
-  const done = shards.filter((shard) => shard.done === shard.samples).length;
+  const done = shards.filter((shard) => shard.done + shard.refused === shard.samples).length;
+  const refused = shards.filter((shard) => shard.refused > 0).length;
   const leased = shards.filter((shard) => shard.leased > 0).length;
   return (
     <div class="hearth">
@@ -38,7 +39,7 @@ export function Hearth({ live, worker }: { live: Live; worker: number | null }) 
       </div>
       {shards.length > 0 && (
         <p>
-          {text.hearth(done, shards.length, leased)}. {text.hearthLegend}
+          {text.hearth(done, shards.length, leased, refused)}. {text.hearthLegend}
         </p>
       )}
     </div>
@@ -85,7 +86,7 @@ function draw(canvas: HTMLCanvasElement, live: Live, mine: () => number | null):
     before = epoch;
     schedule(0);
   });
-  live.onCommit((event) => {
+  const stopSparks = live.onCommit((event) => {
     // What comes before the first state is the log of earlier commits.
     if (document.hidden || event.shard === null || !before) return;
     const own = event.worker !== null && event.worker === mine();
@@ -103,6 +104,7 @@ function draw(canvas: HTMLCanvasElement, live: Live, mine: () => number | null):
   schedule(0);
   return () => {
     stopListening();
+    stopSparks();
     resized.disconnect();
     themed.removeEventListener("change", repaint);
     document.removeEventListener("visibilitychange", repaint);
@@ -154,6 +156,15 @@ function paint(
       context.fillStyle = `color-mix(in oklch, ${colour("--ember-old")} ${Math.round(age * 100)}%, ${colour("--ember-new")})`;
       context.fillRect(x, y + size - filled, size, filled);
     }
+    if (shard.refused > 0)
+      hatch(
+        context,
+        x,
+        y + size - (size * (shard.done + shard.refused)) / shard.samples,
+        size,
+        (size * shard.refused) / shard.samples,
+        colour("--quiet"),
+      );
     if (ringed.has(index)) {
       context.strokeStyle = colour("--ink");
       context.lineWidth = 1.5;
@@ -181,4 +192,21 @@ function paint(
     }
     context.globalAlpha = 1;
   }
+}
+
+/** Diagonal lines over a part of a cell: samples that were given up. */
+function hatch(context: CanvasRenderingContext2D, x: number, y: number, width: number, height: number, colour: string) {
+  context.save();
+  context.beginPath();
+  context.rect(x, y, width, height);
+  context.clip();
+  context.beginPath();
+  for (let at = -height; at < width; at += 4) {
+    context.moveTo(x + at, y + height);
+    context.lineTo(x + at + height, y);
+  }
+  context.strokeStyle = colour;
+  context.lineWidth = 1;
+  context.stroke();
+  context.restore();
 }

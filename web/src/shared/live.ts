@@ -14,8 +14,10 @@ export interface Live {
   online: Signal<boolean>;
   /** True when the server answers that it hosts no such run. */
   unknown: Signal<boolean>;
-  onCommit: (listener: (event: LogEvent) => void) => void;
-  close: () => void;
+  /** Tells of every accepted commit; returns what ends it. */
+  onCommit: (listener: (event: LogEvent) => void) => () => void;
+  /** The server's clock, in unix milliseconds: the viewer's may be wrong. */
+  now: () => number;
 }
 
 /** Follows a run's server-sent events; the browser connects again by itself and says which event it saw last. */
@@ -24,7 +26,8 @@ export function follow(run: string): Live {
   const log = signal<LogEvent[]>([]);
   const online = signal(true);
   const unknown = signal(false);
-  const commitListeners: ((event: LogEvent) => void)[] = [];
+  const commitListeners = new Set<(event: LogEvent) => void>();
+  let clockAhead = 0;
   const source = new EventSource(`${apiUrl}/runs/${encodeURIComponent(run)}/events`);
   let arrived: LogEvent[] = [];
   let scheduled = false;
@@ -38,7 +41,11 @@ export function follow(run: string): Live {
       () => {},
     );
   });
-  source.addEventListener("state", (message) => state.set(JSON.parse(message.data) as LiveState));
+  source.addEventListener("state", (message) => {
+    const arrivedState = JSON.parse(message.data) as LiveState;
+    clockAhead = arrivedState.server_time - Date.now();
+    state.set(arrivedState);
+  });
   source.addEventListener("log", (message) => {
     const event = JSON.parse(message.data) as LogEvent;
     arrived.push(event);
@@ -60,7 +67,10 @@ export function follow(run: string): Live {
     log,
     online,
     unknown,
-    onCommit: (listener) => commitListeners.push(listener),
-    close: () => source.close(),
+    onCommit: (listener) => {
+      commitListeners.add(listener);
+      return () => commitListeners.delete(listener);
+    },
+    now: () => Date.now() + clockAhead,
   };
 }

@@ -12,6 +12,7 @@ export const text = {
   headline: (run: string) => `Lend this device to ${run}`,
   headlineRunning: (run: string) => `Training ${run}`,
   headlineFinished: (run: string) => `${run} is done`,
+  headlineFailed: (run: string) => `${run} failed`,
   lead: (parameters: string, samples: string) =>
     `This tab would train a network of ${parameters} parameters on ${samples} samples, together with everybody else who opens this page.`,
   facts: {
@@ -114,6 +115,8 @@ export const text = {
     superseded: "This worker goes on in a newer tab or connection.",
     malformed: "This page and the server do not understand each other. Reload the page.",
     too_large: "The result was far too large: your device or its driver computes wrongly.",
+    too_many_refused:
+      "None of its last ten results could be used. If other devices are refused too, the run's learning rate is too high: tell its host.",
     stopping: "The server is stopping. This page asks again by itself.",
   } satisfies Record<RejectCode, string>,
   trouble: {
@@ -125,15 +128,19 @@ export const text = {
   finished: {
     lead: (accuracy: string, samples: string) =>
       `The model reaches ${accuracy} accuracy on data that nobody trained on, after ${samples} samples.`,
+    failed: (reason: string) => `This run failed: ${reason}.`,
     given: (samples: string) => `You gave ${samples} of them. Thank you.`,
     next: "To train another model, the host writes a run file and starts it with",
     nextCommand: "kindling serve RUN.toml",
   },
-  hearth: (done: number, all: number, leased: number) => `${done} of ${all} shards done, ${leased} in work`,
+  hearth: (done: number, all: number, leased: number, refused: number) =>
+    `${done} of ${all} shards done, ${leased} in work${refused > 0 ? `, ${refused} given up in part` : ""}`,
   hearthTitle: "This epoch",
   hearthLegend: "One cell a shard: bright embers are fresh, rings are yours.",
   verdict: {
     waiting: "Waiting for the first contributor",
+    starting: (workers: string) => `Starting: ${workers}, first windows under way`,
+    failed: (reason: string) => `Failed: ${reason}`,
     learning: (accuracy: string, epoch: number, epochs: number, workers: string, left: string) =>
       `Learning: ${accuracy}epoch ${epoch} of ${epochs}, ${workers}${left}`,
     accuracy: (value: string) => `${value} right, `,
@@ -197,6 +204,7 @@ export const text = {
       lease_returned: "lease returned",
       commit_accepted: "commit",
       commit_rejected: "commit refused",
+      samples_given_up: "samples given up",
       epoch_closed: "epoch done",
       evaluated: "evaluated",
       run_started: "started",
