@@ -9,6 +9,7 @@ pub mod peer;
 pub mod plain_loop;
 pub mod process;
 pub mod proxy;
+pub mod report;
 pub mod server;
 pub mod tab;
 

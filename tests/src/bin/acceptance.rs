@@ -1,12 +1,11 @@
 //! `cargo xtask verify`: every acceptance bullet by its id, at full length.
 
-use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
 use kindling_tests::checks::{CHECKS, Check};
-use kindling_tests::{Measured, Scale};
+use kindling_tests::{Measured, Scale, report};
 
 /// Checks acceptance bullets.
 #[derive(Parser)]
@@ -17,8 +16,6 @@ struct Arguments {
     #[arg(long)]
     short: bool,
 }
-
-const REPORT: &str = "docs/verification.md";
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -31,10 +28,6 @@ async fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let scale = if arguments.short { Scale::Short } else { Scale::Full };
-    let mut report = String::from(
-        "# Verification\n\nWritten by `cargo xtask verify`: every acceptance bullet, at full length.\n\n\
-         | id | expected | measured | result | s |\n|---|---|---|---|---|\n",
-    );
     let mut missed = 0;
     for check in chosen {
         let began = Instant::now();
@@ -46,15 +39,12 @@ async fn main() -> ExitCode {
         let seconds = began.elapsed().as_secs();
         println!("{} {result} ({seconds} s)\n  expected: {}\n  measured: {}", check.id, check.expected, measured.words);
         let words = measured.words.replace('|', "\\|").replace('\n', " ");
-        // Writing into a string cannot fail.
-        let _ = writeln!(report, "| {} | {} | {words} | {result} | {seconds} |", check.id, check.expected);
-    }
-    if arguments.id.is_none()
-        && !arguments.short
-        && let Err(error) = std::fs::write(REPORT, report)
-    {
-        eprintln!("{REPORT} cannot be written: {error}");
-        return ExitCode::FAILURE;
+        if scale == Scale::Full
+            && let Err(error) = report::record(check, &format!("{words} | {result} | {seconds}"))
+        {
+            eprintln!("{} cannot be written: {error}", report::PATH);
+            return ExitCode::FAILURE;
+        }
     }
     if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
