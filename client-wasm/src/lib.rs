@@ -4,6 +4,7 @@
 //! decides nothing about training. Time comes from `performance.now()`, ticks and commands from the worker script.
 #![cfg(target_arch = "wasm32")]
 
+mod bare;
 mod device;
 mod pacer;
 mod shards;

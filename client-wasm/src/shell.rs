@@ -3,17 +3,14 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use burn::tensor::Device;
 use futures_channel::mpsc;
 use futures_util::future::{Either, LocalBoxFuture, select};
 use futures_util::{FutureExt as _, StreamExt as _};
-use kindling_shared::params::Layout;
-use kindling_shared::protocol::{Backend, Capabilities, SelfTestAnswer, Trouble, TroubleKind};
-use kindling_shared::run::RunPlan;
-use kindling_shared::session::{Action, Input, PageMessage, Phase, Session, WindowOrder};
-use kindling_shared::trainer::{DeviceError, Trainer, WindowResult};
+use kindling_shared::protocol::{Backend, Capabilities, Trouble, TroubleKind};
+use kindling_shared::session::{Action, Input, Job, Outcome, PageMessage, Phase, Session};
+use kindling_shared::trainer::{DeviceError, Trainer};
 use wasm_bindgen::JsValue;
 
 use crate::pacer::{Breath, now};
@@ -23,10 +20,8 @@ use crate::{Config, device, shards};
 /// Milliseconds between two reports to the page while nothing but numbers changes.
 const REPORT_EVERY: f64 = 200.0;
 
-enum Job {
-    SelfTest { plan: Arc<RunPlan>, layout: Arc<Layout>, seed: u64 },
-    Window(WindowOrder),
-}
+/// Bytes of a page of WebAssembly's memory.
+const WASM_PAGE: u64 = 65_536;
 
 /// A job's end, and the trainer for the next one.
 struct Done {
@@ -34,11 +29,6 @@ struct Done {
     device: u32,
     trainer: Option<Trainer>,
     outcome: Result<Outcome, DeviceError>,
-}
-
-enum Outcome {
-    SelfTest(SelfTestAnswer),
-    Window { number: u64, result: Option<WindowResult>, compute_ms: u32 },
 }
 
 pub struct Shell {
@@ -149,7 +139,12 @@ impl Shell {
         if self.reported_phase != Some(phase) || now() - self.reported_at >= REPORT_EVERY {
             self.reported_phase = Some(phase);
             self.reported_at = now();
-            self.post(&PageMessage::Progress { progress: Box::new(self.session.progress().clone()) });
+            let mut progress = Box::new(self.session.progress().clone());
+            progress.memory_bytes = core::arch::wasm32::memory_size::<0>() as u64 * WASM_PAGE;
+            if let (Some(sending), Some(socket)) = (&mut progress.sending, &self.socket) {
+                sending.done = sending.total.saturating_sub(socket.buffered());
+            }
+            self.post(&PageMessage::Progress { progress });
         }
     }
 
@@ -186,10 +181,11 @@ impl Shell {
                     }
                 });
             }
-            Action::SelfTest { plan, layout, seed } => self.waiting.push_back(Job::SelfTest { plan, layout, seed }),
-            Action::Train(order) => {
-                self.abandon = Rc::default();
-                self.waiting.push_back(Job::Window(order));
+            Action::Compute(job) => {
+                if matches!(job, Job::Window(_)) {
+                    self.abandon = Rc::default();
+                }
+                self.waiting.push_back(job);
             }
             Action::Abandon => {
                 self.abandon.set(true);
@@ -226,27 +222,8 @@ impl Shell {
             let Some(device) = device else {
                 return Done { device: number, trainer: None, outcome: Err(DeviceError("there is no device".into())) };
             };
-            match job {
-                Job::SelfTest { plan, layout, seed } => {
-                    let mut trainer = Trainer::new(&plan, &layout, &device);
-                    let outcome = trainer.self_test(seed).await.map(Outcome::SelfTest);
-                    Done { device: number, trainer: Some(trainer), outcome }
-                }
-                Job::Window(order) => {
-                    let mut trainer = trainer.unwrap_or_else(|| Trainer::new(&order.plan, &order.layout, &device));
-                    if order.fresh_optimizer {
-                        trainer.reset_optimizer();
-                    }
-                    if let Some(parameters) = &order.load {
-                        trainer.load(parameters);
-                    }
-                    let began = now();
-                    let result = trainer.window(&order.source, &mut breath).await;
-                    let compute_ms = (now() - began).max(1.0) as u32;
-                    let outcome = result.map(|result| Outcome::Window { number: order.number, result, compute_ms });
-                    Done { device: number, trainer: Some(trainer), outcome }
-                }
-            }
+            let (trainer, outcome) = job.run(trainer, &device, &mut breath, now).await;
+            Done { device: number, trainer: Some(trainer), outcome }
         }
         .boxed_local()
     }
@@ -257,11 +234,11 @@ impl Shell {
         }
         self.trainer = done.trainer;
         match done.outcome {
-            Ok(Outcome::SelfTest(answer)) => self.feed(Input::SelfTestDone(answer)),
-            Ok(Outcome::Window { number, result: Some(result), compute_ms }) => {
-                self.feed(Input::WindowDone { number, result, compute_ms });
+            Ok(outcome) => {
+                if let Some(input) = outcome.into_input() {
+                    self.feed(input);
+                }
             }
-            Ok(Outcome::Window { result: None, .. }) => {}
             Err(error) if self.session.progress().backend == Backend::Webgpu => {
                 self.feed(Input::DeviceLost(error.to_string()));
             }

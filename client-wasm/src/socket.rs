@@ -48,6 +48,11 @@ impl Socket {
     pub fn send(&self, bytes: &Bytes) {
         let _ = self.inner.send_with_u8_array(bytes);
     }
+
+    /// Bytes that wait here for the network.
+    pub fn buffered(&self) -> u64 {
+        u64::from(self.inner.buffered_amount())
+    }
 }
 
 impl Drop for Socket {

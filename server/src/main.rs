@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use kindling::{headless, serve};
+use kindling::{data, headless, serve, status};
 use tracing_subscriber::EnvFilter;
 
 /// Train one model together by opening a URL.
@@ -18,8 +18,12 @@ struct Cli {
 enum Command {
     /// Host runs: parameter server, data and pages.
     Serve(serve::ServeArgs),
-    /// Contribute from headless browsers on this machine.
+    /// Contribute from this machine, in headless browsers or natively.
     Worker(headless::WorkerArgs),
+    /// Show the runs of a server.
+    Status(status::StatusArgs),
+    /// Get and check data.
+    Data(data::DataArgs),
 }
 
 fn main() -> ExitCode {
@@ -35,6 +39,8 @@ fn main() -> ExitCode {
         match cli.command {
             Command::Serve(args) => serve::serve(args).await,
             Command::Worker(args) => headless::work(args).await,
+            Command::Status(args) => status::show(&args),
+            Command::Data(args) => data::run(&args),
         }
     });
     match result {

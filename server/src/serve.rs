@@ -11,9 +11,11 @@ use clap::Args;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+use crate::gateway::UploadBudget;
 use crate::http::{Runs, missing_assets, router};
 use crate::run::{Run, RunState};
 use crate::runfile::{self, LoadedRun};
+use crate::store::Store;
 
 /// Late leases are looked for this often.
 const TICK: Duration = Duration::from_millis(500);
@@ -35,6 +37,18 @@ pub struct ServeArgs {
     /// Exit when every run is finished.
     #[arg(long)]
     exit_when_done: bool,
+    /// Where results are written.
+    #[arg(long, default_value = "kindling-data", value_name = "DIR")]
+    data_dir: PathBuf,
+    /// Train a finished run anew; its results are kept beside.
+    #[arg(long)]
+    fresh: bool,
+    /// Open the page in this machine's browser.
+    #[arg(long)]
+    open: bool,
+    /// Mebibytes of commits that may be in memory at a time, over all runs and workers.
+    #[arg(long, default_value_t = 512, value_name = "MIB", value_parser = clap::value_parser!(usize))]
+    upload_budget: usize,
 }
 
 /// Serves until it is stopped; with `--exit-when-done`, until every run is finished.
@@ -46,15 +60,25 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
             missing.join(", ")
         );
     }
-    let runs = Arc::new(Runs::new(load_runs(&args.runs)?));
+    let store = Store::new(args.data_dir.clone());
+    let runs = Arc::new(Runs::new(load_runs(&args, &store)?, UploadBudget::new(args.upload_budget << 20)));
     let listener = TcpListener::bind(args.listen).await.with_context(|| {
         format!("cannot listen on {}: choose another address or port with --listen ADDR:PORT", args.listen)
     })?;
-    println!("listening on http://{}", listener.local_addr()?);
+    for run in runs.all() {
+        store.make_way(&run.plan().id)?;
+    }
+    let url = format!("http://{}", listener.local_addr()?);
+    println!("listening on {url}");
+    if args.open
+        && let Err(error) = open::that_detached(&url)
+    {
+        tracing::warn!("no browser opens {url}: {error}");
+    }
     let ticking = tokio::spawn(tick(Arc::clone(&runs)));
     let (stop, stopped) = watch::channel(false);
     let exit_when_done = args.exit_when_done;
-    let ending = tokio::spawn(end(Arc::clone(&runs), exit_when_done, stop));
+    let ending = tokio::spawn(end(Arc::clone(&runs), store, exit_when_done, stop));
     let graceful = {
         let mut stopped = stopped.clone();
         async move {
@@ -82,16 +106,19 @@ fn without_delay(socket: &mut TcpStream) {
     }
 }
 
-fn load_runs(files: &[PathBuf]) -> anyhow::Result<Vec<Arc<Run>>> {
-    let loaded: Vec<LoadedRun> = if files.is_empty() {
+fn load_runs(args: &ServeArgs, store: &Store) -> anyhow::Result<Vec<Arc<Run>>> {
+    let loaded: Vec<LoadedRun> = if args.runs.is_empty() {
         vec![runfile::embedded_digits()?]
     } else {
-        files.iter().map(|file| runfile::load(file)).collect::<Result<_, _>>()?
+        args.runs.iter().map(|file| runfile::load(file)).collect::<Result<_, _>>()?
     };
     for (index, run) in loaded.iter().enumerate() {
         if loaded[..index].iter().any(|other| other.plan.id == run.plan.id) {
             bail!("two run files have a name that makes the id {:?}: rename one of them", run.plan.id);
         }
+    }
+    for run in &loaded {
+        store.refuse_finished(&run.plan.id, args.fresh)?;
     }
     loaded.into_iter().map(|run| Run::new(run, 0)).collect()
 }
@@ -107,23 +134,18 @@ async fn tick(runs: Arc<Runs>) {
 }
 
 /// Waits for the end: a signal, or (where asked for) the end of every run.
-async fn end(runs: Arc<Runs>, exit_when_done: bool, stop: watch::Sender<bool>) -> anyhow::Result<()> {
+async fn end(runs: Arc<Runs>, store: Store, exit_when_done: bool, stop: watch::Sender<bool>) -> anyhow::Result<()> {
     let done = async {
-        for run in runs.all() {
-            run.ended().await;
-        }
+        let ended = futures_util::future::join_all(runs.all().iter().map(|run| keep_results(run, &store))).await;
         if !exit_when_done {
             std::future::pending::<()>().await;
         }
+        ended.into_iter().collect::<anyhow::Result<()>>()
     };
     tokio::select! {
-        () = done => {
+        result = done => {
             stop.send_replace(true);
-            let failed = runs.all().iter().map(|run| run.status()).find(|status| status.state == RunState::Failed);
-            if let Some(status) = failed {
-                bail!("run {:?} failed: {}", status.id, status.stop_reason.unwrap_or_default());
-            }
-            Ok(())
+            result
         }
         signal = signal() => {
             for run in runs.all() {
@@ -131,8 +153,32 @@ async fn end(runs: Arc<Runs>, exit_when_done: bool, stop: watch::Sender<bool>) -
             }
             stop.send_replace(true);
             signal?;
-            if exit_when_done { bail!("stopped before the run was finished") }
+            if exit_when_done { bail!("stopped before every run was finished") }
             Ok(())
+        }
+    }
+}
+
+/// Waits for the end of a run, writes what it gave, and says where.
+async fn keep_results(run: &Arc<Run>, store: &Store) -> anyhow::Result<()> {
+    run.ended().await;
+    let status = run.status();
+    if status.state == RunState::Failed {
+        let what = format!("run {:?} failed: {}", status.id, status.stop_reason.unwrap_or_default());
+        tracing::error!("{what}");
+        bail!(what);
+    }
+    let (run, store) = (Arc::clone(run), store.clone());
+    let written = tokio::task::spawn_blocking(move || store.write_results(&run)).await?;
+    match written {
+        Ok(folder) => {
+            println!("{}", folder.display());
+            Ok(())
+        }
+        Err(error) => {
+            // The server goes on: the model can still be fetched from it.
+            tracing::error!("{error:#}");
+            Err(error)
         }
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::Transform;
 use crate::model::ModelSpec;
+use crate::params::Codec;
 
 /// What a worker needs to know of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -132,6 +133,12 @@ pub struct StrategySettings {
     /// How much a worker computes between two exchanges; where it is absent the rule's own default holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub communication_window: Option<Window>,
+    /// How commits are encoded.
+    #[serde(default)]
+    pub upload_codec: Codec,
+    /// How the centre is encoded for the workers.
+    #[serde(default)]
+    pub download_codec: Codec,
 }
 
 fn default_rule() -> String {
@@ -140,7 +147,12 @@ fn default_rule() -> String {
 
 impl Default for StrategySettings {
     fn default() -> Self {
-        Self { rule: default_rule(), communication_window: None }
+        Self {
+            rule: default_rule(),
+            communication_window: None,
+            upload_codec: Codec::default(),
+            download_codec: Codec::default(),
+        }
     }
 }
 

@@ -1,14 +1,17 @@
 //! Whole-system tests: the real binary, real Chromium, bad clients.
 //!
 //! [`checks`] holds one function for each acceptance bullet. `cargo test` runs their short form, the binary
-//! `acceptance` (`cargo xtask verify`) the full one. Nothing here waits for a time to pass: it waits for what the API
-//! says, with an upper limit that only a hang reaches.
+//! `acceptance` (`cargo xtask verify`) the full one. Nothing here waits for a time to pass, but where a time is what
+//! is measured: it waits for what the API says, with an upper limit that only a hang reaches.
 
+pub mod bench;
 pub mod checks;
+pub mod idx;
 pub mod peer;
 pub mod plain_loop;
 pub mod process;
 pub mod proxy;
+pub mod python;
 pub mod report;
 pub mod server;
 pub mod tab;

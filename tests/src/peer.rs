@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use kindling_shared::model::infer_layout;
 use kindling_shared::params::{Assembler, Encoded, Layout};
@@ -16,7 +15,7 @@ use kindling_shared::trainer::Trainer;
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
 use crate::server::{HANG, Server};
 
@@ -35,7 +34,8 @@ pub struct Peer {
 pub async fn connect(server: &Server, subprotocol: &str) -> anyhow::Result<WebSocketStream<MaybeTlsStream<TcpStream>>> {
     let mut request = format!("{}/ws/worker", server.url.replace("http", "ws")).into_client_request()?;
     request.headers_mut().insert("sec-websocket-protocol", subprotocol.parse()?);
-    Ok(connect_async(request).await?.0)
+    let without_nagle = true;
+    Ok(connect_async_with_config(request, None, without_nagle).await?.0)
 }
 
 /// The hello of a fresh contributor on the CPU.
@@ -58,6 +58,11 @@ impl Peer {
         socket.send(Message::Binary(ToServer::SelfTestAnswer(answer).encode())).await?;
         let ToWorker::Admitted(()) = receive(&mut socket).await? else { bail!("not admitted") };
         Ok(Self { socket, plan, layout: Arc::new(layout), worker: welcome.worker.0 })
+    }
+
+    /// The socket, for whoever wants to speak on it alone.
+    pub fn into_socket(self) -> WebSocketStream<MaybeTlsStream<TcpStream>> {
+        self.socket
     }
 
     /// Sends a frame.
@@ -86,7 +91,7 @@ impl Peer {
     pub async fn pull(&mut self) -> anyhow::Result<(Version, Vec<f32>)> {
         self.send(&ToServer::Pull(())).await?;
         let ToWorker::Snapshot(header) = self.receive().await? else { bail!("no snapshot") };
-        let mut assembler = Assembler::new(header.elements);
+        let mut assembler = Assembler::new(header.elements, self.plan.strategy.download_codec);
         while !assembler.is_complete() {
             let ToWorker::Tensor(chunk) = self.receive().await? else { bail!("no chunk") };
             assembler.push(chunk)?;
@@ -102,7 +107,7 @@ impl Peer {
         samples: u32,
         delta: &[f32],
     ) -> anyhow::Result<Verdict> {
-        let encoded = Encoded::f32(delta);
+        let encoded = Encoded::new(delta, self.plan.strategy.upload_codec);
         let elements = encoded.elements() as u64;
         let header = CommitHeader { id, base, steps: 1, samples, loss: 1.0, compute_ms: 1, elements };
         self.send(&ToServer::Commit(header)).await?;
@@ -121,7 +126,7 @@ pub async fn receive(socket: &mut WebSocketStream<MaybeTlsStream<TcpStream>>) ->
     loop {
         let message = tokio::time::timeout(HANG, socket.next()).await?.context("the socket is gone")??;
         match message {
-            Message::Binary(bytes) => match ToWorker::decode(&Bytes::from(bytes.to_vec()))? {
+            Message::Binary(bytes) => match ToWorker::decode(&bytes)? {
                 ToWorker::Ping(nonce) => socket.send(Message::Binary(ToServer::Pong(nonce).encode())).await?,
                 frame => return Ok(frame),
             },

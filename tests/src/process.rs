@@ -9,23 +9,33 @@ use kindling::headless::devtools::Browser;
 /// The renderer processes below a browser (Linux: from /proc).
 pub fn renderers(browser: &Browser) -> anyhow::Result<Vec<u32>> {
     let root = browser.process_id().context("the browser is gone")?;
-    let mut found = Vec::new();
-    let mut parents = vec![root];
+    let found: Vec<u32> =
+        below(root)?.into_iter().filter(|(_, command)| command.contains("--type=renderer")).map(|(id, _)| id).collect();
+    if found.is_empty() {
+        bail!("the browser has no renderer");
+    }
+    Ok(found)
+}
+
+/// Every process below another one, with its command line.
+pub fn below(root: u32) -> anyhow::Result<Vec<(u32, String)>> {
+    let (mut found, mut parents) = (Vec::new(), vec![root]);
     let processes = processes()?;
     while let Some(parent) = parents.pop() {
         for (id, of, command) in &processes {
             if *of == parent {
                 parents.push(*id);
-                if command.contains("--type=renderer") {
-                    found.push(*id);
-                }
+                found.push((*id, command.clone()));
             }
         }
     }
-    if found.is_empty() {
-        bail!("the browser has no renderer");
-    }
     Ok(found)
+}
+
+/// Whether a process runs, and is not only waited for by its parent.
+pub fn is_alive(id: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{id}/stat"))
+        .is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|rest| !rest.trim_start().starts_with('Z')))
 }
 
 fn processes() -> anyhow::Result<Vec<(u32, u32, String)>> {

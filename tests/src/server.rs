@@ -1,21 +1,21 @@
 //! The real binary under test, on a free port of this machine.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 
 /// Only a hang takes this long.
 pub const HANG: Duration = Duration::from_secs(600);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// The server's binary, as xtask built it.
-pub fn binary() -> anyhow::Result<std::path::PathBuf> {
+pub fn binary() -> anyhow::Result<PathBuf> {
     let path = std::env::var_os("KINDLING_SERVER").context("run this by `cargo xtask test` or `verify`")?;
     Ok(path.into())
 }
@@ -27,36 +27,63 @@ pub struct Server {
     pub url: String,
     /// The run's id.
     pub run: String,
-    _folder: TempDir,
+    folder: TempDir,
+    lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Server {
     /// Hosts the run of this run-file text.
     pub async fn start(run_file: &str) -> anyhow::Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().join("run.toml");
-        std::fs::write(&path, run_file)?;
-        Self::spawn(Some(&path), folder, false).await
+        Self::start_with(&[run_file], &[]).await
     }
 
     /// The same, with `--exit-when-done`: it is gone when the run is.
     pub async fn start_until_done(run_file: &str) -> anyhow::Result<Self> {
+        Self::start_with(&[run_file], &["--exit-when-done"]).await
+    }
+
+    /// Hosts several runs, with more arguments for `kindling serve`.
+    pub async fn start_with(run_files: &[&str], arguments: &[&str]) -> anyhow::Result<Self> {
+        Self::start_in(run_files, arguments, &[]).await
+    }
+
+    /// The same, with environment variables that the run files name.
+    pub async fn start_in(
+        run_files: &[&str],
+        arguments: &[&str],
+        environment: &[(&str, &Path)],
+    ) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
-        let path = folder.path().join("run.toml");
-        std::fs::write(&path, run_file)?;
-        Self::spawn(Some(&path), folder, true).await
+        let mut paths = Vec::new();
+        for (index, text) in run_files.iter().enumerate() {
+            let path = folder.path().join(format!("run-{index}.toml"));
+            std::fs::write(&path, text)?;
+            paths.push(path);
+        }
+        Self::spawn(&paths, arguments, environment, folder).await
     }
 
     /// Hosts the embedded demo.
     pub async fn demo() -> anyhow::Result<Self> {
-        Self::spawn(None, tempfile::tempdir()?, false).await
+        Self::spawn(&[], &[], &[], tempfile::tempdir()?).await
     }
 
-    async fn spawn(run_file: Option<&Path>, folder: TempDir, exit_when_done: bool) -> anyhow::Result<Self> {
+    /// Hosts a run file where it is.
+    pub async fn host(run_file: &Path) -> anyhow::Result<Self> {
+        Self::spawn(&[std::path::absolute(run_file)?], &[], &[], tempfile::tempdir()?).await
+    }
+
+    async fn spawn(
+        run_files: &[PathBuf],
+        arguments: &[&str],
+        environment: &[(&str, &Path)],
+        folder: TempDir,
+    ) -> anyhow::Result<Self> {
         let mut child = Command::new(binary()?)
             .args(["serve", "--listen", "127.0.0.1:0"])
-            .args(exit_when_done.then_some("--exit-when-done"))
-            .args(run_file)
+            .args(arguments)
+            .args(run_files)
+            .envs(environment.iter().copied())
             .current_dir(folder.path())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -66,10 +93,21 @@ impl Server {
         let first = tokio::time::timeout(HANG, lines.next_line()).await??.context("the server printed nothing")?;
         let url =
             first.strip_prefix("listening on ").with_context(|| format!("the first line is {first:?}"))?.to_owned();
-        let mut server = Self { child, url, run: String::new(), _folder: folder };
+        let mut server = Self { child, url, run: String::new(), folder, lines };
         let runs = server.get("runs")?;
         runs.pointer("/0/id").and_then(Value::as_str).context("no run")?.clone_into(&mut server.run);
         Ok(server)
+    }
+
+    /// The folder of the finished run's results, as the server prints it on its next line.
+    pub async fn results(&mut self) -> anyhow::Result<PathBuf> {
+        let line = tokio::time::timeout(HANG, self.lines.next_line()).await??.context("the server ended")?;
+        Ok(self.folder.path().join(line))
+    }
+
+    /// The server's process.
+    pub fn process_id(&self) -> Option<u32> {
+        self.child.id()
     }
 
     /// `GET /api/v1/{path}` as JSON.
@@ -80,6 +118,29 @@ impl Server {
     /// The bytes at `/api/v1/{path}`.
     pub fn bytes(&self, path: &str) -> anyhow::Result<Vec<u8>> {
         Ok(ureq::get(&format!("{}/api/v1/{path}", self.url)).call()?.body_mut().read_to_vec()?)
+    }
+
+    /// The events that the run keeps, as its event stream gives them to a newcomer.
+    pub fn events(&self) -> anyhow::Result<Vec<Value>> {
+        let url = format!("{}/api/v1/runs/{}/events", self.url, self.run);
+        let mut stream = std::io::BufReader::new(ureq::get(&url).call()?.into_body().into_reader());
+        let (mut events, mut line, mut log) = (Vec::new(), String::new(), false);
+        // The first state comes behind all that is kept.
+        while std::io::BufRead::read_line(&mut stream, &mut line)? > 0 {
+            match line.trim_end().split_once(": ").or_else(|| line.trim_end().split_once(':')) {
+                Some(("event", "state")) => break,
+                Some(("event", kind)) => log = kind == "log",
+                Some(("data", data)) if log => events.push(serde_json::from_str(data)?),
+                _ => {}
+            }
+            line.clear();
+        }
+        Ok(events)
+    }
+
+    /// The text at `/{path}`.
+    pub fn text(&self, path: &str) -> anyhow::Result<String> {
+        Ok(ureq::get(&format!("{}/{path}", self.url)).call()?.body_mut().read_to_string()?)
     }
 
     /// The run's status.

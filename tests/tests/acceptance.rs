@@ -38,6 +38,17 @@ bullets! {
     a_runfile: "A-runfile",
     a_page: "A-page",
     a_versions: "A-versions",
+    a_orphans: "A-orphans",
+    m_fashion: "M-fashion",
+    m_cnn: "M-cnn",
+    m_native: "M-native",
+    m_big: "M-big",
+    m_loop: "M-loop",
+    m_exchange: "M-exchange",
+    m_apply: "M-apply",
+    m_smooth: "M-smooth",
+    m_memory: "M-memory",
+    m_tools: "M-tools",
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! Builds, runs, tests and checks Kindling. Everything that a clean clone needs is made here; nothing else is needed.
 
+mod bench;
 mod browser;
 #[path = "../../server/src/headless/find.rs"]
 mod find;
 mod lint;
 mod process;
+mod python;
 mod stamp;
 mod tests;
 mod wasm;
@@ -48,6 +50,14 @@ enum Task {
     },
     /// Check format, lints, dependencies and types.
     Lint,
+    /// Measure how fast it is: a line of JSON for each result.
+    Bench {
+        /// Only this one: exchange, apply or training.
+        name: Option<String>,
+        /// Do not install a browser where none is found.
+        #[arg(long)]
+        no_install: bool,
+    },
     /// Check every acceptance bullet: expected, measured, pass or fail.
     Verify {
         /// Only this one.
@@ -94,6 +104,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Task::Build { release } => build(if release { Profile::Release } else { Profile::Debug }),
         Task::Test { no_install } => tests::test(!no_install),
         Task::Lint => lint::lint(),
+        Task::Bench { name, no_install } => bench::bench(name.as_deref(), !no_install),
         Task::Verify { id, no_install } => tests::verify(id.as_deref(), !no_install),
     }
 }
@@ -101,7 +112,14 @@ fn run(cli: Cli) -> anyhow::Result<()> {
 fn demo(serve: &[String]) -> anyhow::Result<()> {
     build(Profile::Debug)?;
     println!("Open the address below in two tabs, and its /dashboard in a third.");
-    process::run(std::process::Command::new(binary(Profile::Debug)).arg("serve").args(serve))
+    let mut command = std::process::Command::new(binary(Profile::Debug));
+    command.arg("serve").args(serve);
+    if !serve.iter().any(|argument| argument.starts_with("--data-dir")) {
+        // A demo begins anew each time; what it gave stays where its last line says.
+        let started = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+        command.arg("--data-dir").arg(std::env::temp_dir().join(format!("kindling-demo-{}", started.as_millis())));
+    }
+    process::run(&mut command)
 }
 
 /// The wasm module, the pages, the server: in this order, because a release server carries the others.

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use anyhow::{Context as _, bail};
 
 use crate::process::{self, cargo, stage};
-use crate::{Profile, binary, browser, build, web};
+use crate::{Profile, binary, browser, build, python, web};
 
 const GENERATED: &str = "web/src/generated";
 
@@ -46,10 +46,15 @@ pub fn verify(id: Option<&str>, install: bool) -> anyhow::Result<()> {
     process::run(with_system(&mut command, install)?)
 }
 
-/// Tells the tests where the server's binary and the browser are.
+/// Tells the tests where the server's binary, the browser and Python are.
 fn with_system(command: &mut Command, install: bool) -> anyhow::Result<&mut Command> {
     let server = std::path::absolute(binary(Profile::Debug))?;
-    Ok(command.env("KINDLING_SERVER", server).env("KINDLING_BROWSER", browser::ensure(install)?))
+    let browser = browser::ensure(install)?;
+    match python::ensure() {
+        Ok(python) => drop(command.env("KINDLING_PYTHON", python)),
+        Err(error) => println!("{error:#}: the checks that need it fail"),
+    }
+    Ok(command.env("KINDLING_SERVER", server).env("KINDLING_BROWSER", browser))
 }
 
 /// The unit tests, which ran after `began`, write the pages' types anew: what is checked in must be the same.

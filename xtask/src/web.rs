@@ -57,7 +57,7 @@ pub fn build(profile: Profile) -> anyhow::Result<()> {
         if hashed.is_dir() {
             std::fs::remove_dir_all(hashed)?;
         }
-        let mut command = npm_command();
+        let mut command = npm_command(FOLDER);
         command.args(["run", "build"]).env("KINDLING_WEB_OUT", format!("dist/{}", profile.folder()));
         process::run(&mut command)
     })
@@ -65,11 +65,16 @@ pub fn build(profile: Profile) -> anyhow::Result<()> {
 
 /// Runs npm in the pages' folder.
 pub fn npm(arguments: &[&str]) -> anyhow::Result<()> {
-    process::run(npm_command().args(arguments))
+    npm_in(FOLDER, arguments)
 }
 
-fn npm_command() -> Command {
+/// Runs npm in a folder with a package.json.
+pub fn npm_in(folder: &str, arguments: &[&str]) -> anyhow::Result<()> {
+    process::run(npm_command(folder).args(arguments))
+}
+
+fn npm_command(folder: &str) -> Command {
     let mut command = Command::new(if cfg!(windows) { "npm.cmd" } else { "npm" });
-    command.current_dir(FOLDER);
+    command.current_dir(folder);
     command
 }

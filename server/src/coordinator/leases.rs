@@ -150,6 +150,16 @@ impl Coordinator {
         member.is_some_and(|member| member.admitted && member.lease == Some(lease))
     }
 
+    /// Moves a lease's deadline on to `until`, when the connection's worker holds it and it ends earlier.
+    pub fn keep_lease(&mut self, connection: ConnectionId, lease: LeaseId, until: Millis) {
+        if self.holds_lease(connection, lease)
+            && let Some(lease) = self.leases.get_mut(&lease)
+        {
+            lease.deadline = lease.deadline.max(until);
+            lease.whole_deadline = lease.whole_deadline.max(until);
+        }
+    }
+
     pub(super) fn released(&mut self, worker: WorkerId, lease: LeaseId, actions: &mut Vec<Action>) {
         if self.leases.get(&lease).is_some_and(|state| state.worker == worker) {
             self.end_lease(lease, "its worker gave it back", actions);

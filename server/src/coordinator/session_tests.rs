@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use kindling_shared::data::{Features, Shard};
 use kindling_shared::model::infer_layout;
-use kindling_shared::params::{Assembler, Encoded, Layout};
+use kindling_shared::params::{Assembler, Codec, Encoded, Layout};
 use kindling_shared::protocol::{Backend, SelfTestAnswer, SnapshotHeader, ToServer};
 use kindling_shared::run::RunPlan;
-use kindling_shared::session::{self, Identity, Input, Phase, Session};
+use kindling_shared::session::{self, Job, Identity, Input, Phase, Session};
 use kindling_shared::strategy::{self, Commit, ServerHalf};
 use kindling_shared::trainer::WindowResult;
 use sha2::{Digest as _, Sha256};
@@ -183,11 +183,11 @@ impl World {
             session::Action::FetchShard(hash) => {
                 later.push_back((self.now + 20, Input::Shard { hash, bytes: self.shards[&hash].clone() }));
             }
-            session::Action::SelfTest { .. } => {
+            session::Action::Compute(Job::SelfTest { .. }) => {
                 let answer = SelfTestAnswer { norms: vec![], entries: vec![] };
                 later.push_back((self.now + 10, Input::SelfTestDone(answer)));
             }
-            session::Action::Train(order) => {
+            session::Action::Compute(Job::Window(order)) => {
                 let steps = order.source.batches() as u32;
                 let change = if std::mem::take(&mut self.tabs[tab].broken) { 0.0 } else { 0.5 };
                 let start = order.load.map_or_else(|| self.centre.clone(), |load| load.to_vec());
@@ -225,7 +225,7 @@ impl World {
             ToServer::Leave(()) => Event::Leave,
             ToServer::Pong(_) => return,
             ToServer::Commit(header) => {
-                self.tabs[tab].commit = Some((header, Assembler::new(header.elements)));
+                self.tabs[tab].commit = Some((header, Assembler::new(header.elements, Codec::F32)));
                 return;
             }
             ToServer::Tensor(chunk) => {
@@ -233,7 +233,7 @@ impl World {
                 assembler.push(chunk).expect("in order");
                 let update = assembler.finish();
                 let zero = || Refusal::new(RejectCode::AllZero, "zeros");
-                let checked = if update.all_zero() { Err(zero()) } else { Ok(()) };
+                let checked = if update.largest() == 0.0 { Err(zero()) } else { Ok(()) };
                 return self.server(connection, Event::Commit { header, checked }, Some(&(header, update)));
             }
         };
@@ -252,7 +252,7 @@ impl World {
                 Action::SendSnapshot(to) => {
                     let header = SnapshotHeader { version: self.coordinator.version(), elements: ELEMENTS as u64 };
                     self.deliver(to, ToWorker::Snapshot(header).encode());
-                    for chunk in Encoded::f32(&self.centre).chunks() {
+                    for chunk in Encoded::new(&self.centre, Codec::F32).chunks() {
                         self.deliver(to, ToWorker::Tensor(chunk.clone()).encode());
                     }
                 }

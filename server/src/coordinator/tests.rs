@@ -30,7 +30,7 @@ impl Bench {
     fn new(rule: &str, epochs: u32) -> Self {
         let settings = Settings {
             rule: strategy::find(rule).expect("a rule"),
-            strategy: StrategySettings { rule: rule.into(), communication_window: None },
+            strategy: StrategySettings { rule: rule.into(), ..StrategySettings::default() },
             seed: 1,
             batch_size: 10,
             epochs,

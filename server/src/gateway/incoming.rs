@@ -1,9 +1,10 @@
 //! One worker's frames become events: commits are put together and looked at before the run hears of them.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use kindling_shared::params::{Assembler, Encoded};
+use kindling_shared::params::Assembler;
 use kindling_shared::protocol::{
     Capabilities, CommitHeader, Hello, Refusal, RejectCode, TensorChunk, ToServer, Trouble, limits,
 };
@@ -11,6 +12,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::coordinator::{ConnectionId, ContributorId, Event};
 use crate::run::Run;
+
+use super::budget::Grant;
 
 pub(super) struct Incoming {
     run: Arc<Run>,
@@ -25,6 +28,19 @@ struct Upload {
     /// Absent: this worker does not hold the lease. What it sends is counted and dropped, and refused at the end.
     kept: Option<Assembler>,
     missing: u64,
+    /// Bytes that it takes from the upload budget.
+    bytes: usize,
+    /// Largest entry so far by its size; not finite where one was not.
+    largest: f32,
+    /// Its part of the budget, and since when.
+    granted: Option<(Grant, Instant)>,
+}
+
+impl Upload {
+    /// The longest that it may take.
+    fn longest(&self) -> Duration {
+        limits::UPLOAD_SLACK + Duration::from_secs(self.bytes as u64 / limits::UPLOAD_BYTES_PER_SECOND)
+    }
 }
 
 impl Incoming {
@@ -59,6 +75,35 @@ impl Incoming {
         self.run.handle(self.connection, event, None);
     }
 
+    /// Bytes that the commit at hand needs of the upload budget before its chunks are read.
+    pub(super) fn wants(&self) -> Option<usize> {
+        self.commit.as_ref().filter(|upload| upload.granted.is_none() && upload.bytes > 0).map(|upload| upload.bytes)
+    }
+
+    /// The budget has room for the commit at hand.
+    pub(super) fn granted(&mut self, grant: Grant) {
+        if let Some(upload) = &mut self.commit {
+            upload.granted = Some((grant, Instant::now()));
+        }
+        self.keep_lease();
+    }
+
+    /// While its worker uploads, or is made to wait for room, a lease does not run out.
+    pub(super) fn keep_lease(&self) {
+        if let Some(upload) = self.commit.as_ref().filter(|upload| upload.kept.is_some()) {
+            self.run.keep_lease(self.connection, upload.header.id.lease, upload.longest());
+        }
+    }
+
+    /// Whether the commit at hand takes longer than the slowest line that is waited for, or was announced and never
+    /// begun: others wait for its room.
+    pub(super) fn is_late(&self) -> bool {
+        self.commit.as_ref().is_some_and(|upload| {
+            let most = if upload.missing == upload.header.elements { limits::PING_EVERY } else { upload.longest() };
+            upload.granted.as_ref().is_some_and(|(_, since)| since.elapsed() > most)
+        })
+    }
+
     /// Before the first chunk is kept its number of elements must be the model's: nothing else bounds the memory.
     fn announced(&mut self, header: CommitHeader) -> Result<(), String> {
         let expected = self.run.layout().elements() as u64;
@@ -66,8 +111,10 @@ impl Incoming {
             return Err(format!("a commit of {} elements for a model of {expected}", header.elements));
         }
         let holds = self.run.holds_lease(self.connection, header.id.lease);
-        let kept = holds.then(|| Assembler::new(header.elements));
-        self.commit = Some(Upload { header, kept, missing: header.elements });
+        let codec = self.run.plan().strategy.upload_codec;
+        let kept = holds.then(|| Assembler::new(header.elements, codec));
+        let bytes = if holds { codec.bytes(header.elements as usize) } else { 0 };
+        self.commit = Some(Upload { header, kept, missing: header.elements, bytes, largest: 0.0, granted: None });
         Ok(())
     }
 
@@ -75,10 +122,11 @@ impl Incoming {
         if let Err(what) = self.take(chunk) {
             return self.run.handle(self.connection, Event::Malformed(what), None);
         }
-        let Some(Upload { header, kept, .. }) = self.commit.take_if(|upload| upload.missing == 0) else { return };
-        match kept.map(Assembler::finish) {
+        let Some(upload) = self.commit.take_if(|upload| upload.missing == 0) else { return };
+        let header = upload.header;
+        match upload.kept.map(Assembler::finish) {
             Some(update) => {
-                let checked = check(&update);
+                let checked = judge(upload.largest);
                 self.run.handle(self.connection, Event::Commit { header, checked }, Some(&(header, update)));
             }
             None => {
@@ -92,6 +140,10 @@ impl Incoming {
         let upload = self.commit.as_mut().ok_or("a tensor chunk that nothing announced")?;
         let count = chunk.count() as u64;
         if let Some(assembler) = &mut upload.kept {
+            // Judged here, chunk by chunk, while the next one is on its way.
+            let size = chunk.largest();
+            upload.largest =
+                if upload.largest.is_finite() && size.is_finite() { size.max(upload.largest) } else { f32::NAN };
             assembler.push(chunk).map_err(|error| error.to_string())?;
         }
         upload.missing = upload.missing.checked_sub(count).ok_or("more elements than were announced")?;
@@ -99,17 +151,17 @@ impl Incoming {
     }
 }
 
-fn check(update: &Encoded) -> Result<(), Refusal> {
-    if !update.all_finite() {
+/// What the largest entry of an update says of it.
+fn judge(largest: f32) -> Result<(), Refusal> {
+    if !largest.is_finite() {
         return Err(Refusal::new(RejectCode::NotFinite, "the update holds an infinity or a NaN"));
     }
-    let largest = update.largest();
     if largest > limits::LARGEST_VALUE {
         let reason =
             format!("an entry of the update is {largest:e}, the largest accepted is {:e}", limits::LARGEST_VALUE);
         return Err(Refusal::new(RejectCode::TooLarge, reason));
     }
-    if update.all_zero() {
+    if largest == 0.0 {
         return Err(Refusal::new(RejectCode::AllZero, "every entry of the update is zero"));
     }
     Ok(())

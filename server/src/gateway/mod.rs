@@ -3,6 +3,7 @@
 //! It shakes hands, decodes and checks frames, keeps the limits, and hands events to the run. It decides nothing about
 //! work. Whatever a worker sends is answered, and a refusal says why before the socket closes.
 
+mod budget;
 mod incoming;
 
 use std::sync::Arc;
@@ -13,14 +14,16 @@ use axum::http::HeaderMap;
 use axum::http::header::SEC_WEBSOCKET_PROTOCOL;
 use axum::response::Response;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use futures_util::stream::{SplitSink, SplitStream};
-use futures_util::{SinkExt as _, StreamExt as _};
+use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
 use kindling_shared::protocol::{
     Refusal, RejectCode, SUBPROTOCOL, SUBPROTOCOL_FAMILY, ToServer, ToWorker, close, limits,
 };
 
 use crate::http::Runs;
 use crate::run::{OutboxReceiver, Outgoing, Run, outbox};
+pub use budget::{Grant, UploadBudget};
 use incoming::Incoming;
 
 /// Takes the upgrade of `/ws/worker`.
@@ -96,7 +99,7 @@ async fn serve(runs: Arc<Runs>, mut socket: WebSocket) {
     let (sink, stream) = socket.split();
     run.handle(connection, hello, None);
     let incoming = Incoming::new(Arc::clone(&run), connection);
-    let reason = converse(&run, sink, stream, receiver, incoming).await;
+    let reason = converse(&run, runs.uploads(), sink, stream, receiver, incoming).await;
     run.disconnect(connection, &reason);
 }
 
@@ -111,6 +114,7 @@ async fn refuse(socket: &mut WebSocket, refusal: Refusal) {
 /// Carries messages both ways until the socket is gone; returns why.
 async fn converse(
     run: &Run,
+    uploads: &UploadBudget,
     mut sink: SplitSink<WebSocket, Message>,
     mut stream: SplitStream<WebSocket>,
     mut receiver: OutboxReceiver,
@@ -120,13 +124,29 @@ async fn converse(
     let mut ping = tokio::time::interval(limits::PING_EVERY);
     ping.tick().await;
     let mut pings = 0_u64;
+    // While a commit waits for its part of the budget nothing is read.
+    let mut waiting: Option<BoxFuture<Grant>> = None;
     loop {
         tokio::select! {
-            message = stream.next() => match message {
+            grant = granted(&mut waiting) => {
+                waiting = None;
+                heard = Instant::now();
+                incoming.granted(grant);
+            }
+            message = stream.next(), if waiting.is_none() => match message {
                 Some(Ok(Message::Binary(bytes))) => {
                     heard = Instant::now();
                     run.count_traffic(bytes.len() as u64, 0);
                     incoming.frame(&bytes);
+                    if let Some(bytes) = incoming.wants() {
+                        match uploads.try_grant(bytes) {
+                            Some(grant) => incoming.granted(grant),
+                            None => {
+                                incoming.keep_lease();
+                                waiting = Some(uploads.grant(bytes).boxed());
+                            }
+                        }
+                    }
                 }
                 Some(Ok(Message::Close(frame))) => {
                     let reason = frame.map(|frame| incoming::clean(frame.reason.as_str())).filter(|reason| !reason.is_empty());
@@ -150,7 +170,13 @@ async fn converse(
                 }
             }
             _ = ping.tick() => {
-                if heard.elapsed() > limits::DEAD_AFTER {
+                if incoming.is_late() {
+                    let _ = sink.send(close_message(close::SILENT, "the upload is too slow")).await;
+                    return "its upload was too slow".into();
+                }
+                if waiting.is_some() {
+                    incoming.keep_lease();
+                } else if heard.elapsed() > limits::DEAD_AFTER {
                     let _ = sink.send(close_message(close::SILENT, "no answer to pings")).await;
                     return format!("it said nothing for {} seconds", limits::DEAD_AFTER.as_secs());
                 }
@@ -160,6 +186,14 @@ async fn converse(
                 }
             }
         }
+    }
+}
+
+/// The grant that is waited for; without one, never.
+async fn granted(waiting: &mut Option<BoxFuture<'_, Grant>>) -> Grant {
+    match waiting {
+        Some(waiting) => waiting.await,
+        None => std::future::pending().await,
     }
 }
 

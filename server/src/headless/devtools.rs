@@ -151,6 +151,21 @@ impl Browser {
         Ok(page)
     }
 
+    /// The Web Worker that a page runs, or starts next.
+    pub async fn worker_of(&self, page: &Page) -> anyhow::Result<Page> {
+        let mut events = page.events();
+        let attach = json!({ "autoAttach": true, "waitForDebuggerOnStart": false, "flatten": true });
+        page.call("Target.setAutoAttach", attach).await?;
+        loop {
+            let event = tokio::time::timeout(ANSWER, events.recv()).await.context("the page starts no worker")??;
+            let info = &event.parameters["targetInfo"];
+            if event.method == "Target.attachedToTarget" && event.session == page.session && info["type"] == "worker" {
+                let session = text(&event.parameters, "sessionId")?;
+                return Ok(Page { wire: Arc::clone(&self.wire), session, target: text(info, "targetId")? });
+            }
+        }
+    }
+
     /// The browser's process id, while it runs.
     pub fn process_id(&self) -> Option<u32> {
         self.child.id()

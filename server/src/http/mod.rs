@@ -4,12 +4,13 @@ mod api;
 mod assets;
 mod error;
 mod events;
+mod metrics;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{State, WebSocketUpgrade};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::get;
 
@@ -18,26 +19,34 @@ pub use assets::missing_assets;
 pub use error::{ApiError, ErrorBody, ErrorDetail};
 pub use events::LiveState;
 
-use crate::gateway;
+use crate::gateway::{self, UploadBudget};
 use crate::run::Run;
 
 /// The runs that a server hosts.
-pub struct Runs(Vec<Arc<Run>>);
+pub struct Runs {
+    runs: Vec<Arc<Run>>,
+    uploads: UploadBudget,
+}
 
 impl Runs {
-    /// These runs; their ids differ.
-    pub const fn new(runs: Vec<Arc<Run>>) -> Self {
-        Self(runs)
+    /// These runs, whose ids differ; commits of all of them share the upload budget.
+    pub const fn new(runs: Vec<Arc<Run>>, uploads: UploadBudget) -> Self {
+        Self { runs, uploads }
+    }
+
+    /// What bounds the memory of commits on their way.
+    pub const fn uploads(&self) -> &UploadBudget {
+        &self.uploads
     }
 
     /// The run with this id; the first one for an empty id.
     pub fn find(&self, id: &str) -> Option<Arc<Run>> {
-        self.0.iter().find(|run| id.is_empty() || run.plan().id == id).cloned()
+        self.runs.iter().find(|run| id.is_empty() || run.plan().id == id).cloned()
     }
 
     /// All of them.
     pub fn all(&self) -> &[Arc<Run>] {
-        &self.0
+        &self.runs
     }
 }
 
@@ -60,6 +69,8 @@ pub fn router(runs: Arc<Runs>) -> Router {
         .route("/r/{id}/dashboard", get(assets::dashboard_of))
         .route("/ws/worker", get(worker_socket))
         .route("/healthz", get(|| async { "ok" }))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics::metrics))
         .nest("/api/v1", api)
         .fallback(assets::file)
         .with_state(runs)
@@ -67,4 +78,15 @@ pub fn router(runs: Arc<Runs>) -> Router {
 
 async fn worker_socket(State(runs): State<Arc<Runs>>, headers: HeaderMap, upgrade: WebSocketUpgrade) -> Response {
     gateway::accept(runs, &headers, upgrade)
+}
+
+/// The runs are loaded before anybody is listened to: only the pages can be missing.
+async fn ready() -> (StatusCode, String) {
+    let missing = missing_assets();
+    if missing.is_empty() {
+        (StatusCode::OK, "ready".to_owned())
+    } else {
+        let what = format!("this binary has no pages ({} missing): `cargo xtask build` makes them", missing.join(", "));
+        (StatusCode::SERVICE_UNAVAILABLE, what)
+    }
 }

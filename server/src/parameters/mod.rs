@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kindling_shared::params::{Encoded, Layout};
+use kindling_shared::params::{Codec, Encoded, Layout};
 use kindling_shared::protocol::{SnapshotHeader, ToWorker, Version};
 use kindling_shared::strategy::{Commit, ServerHalf};
 
@@ -21,13 +21,14 @@ pub struct Centre {
     values: Arc<Vec<f32>>,
     layout: Arc<Layout>,
     rule: Box<dyn ServerHalf>,
+    codec: Codec,
     snapshot: Option<Arc<Snapshot>>,
 }
 
 impl Centre {
-    /// A centre with these values.
-    pub fn new(values: Vec<f32>, layout: Arc<Layout>, rule: Box<dyn ServerHalf>) -> Self {
-        Self { values: Arc::new(values), layout, rule, snapshot: None }
+    /// A centre with these values, whose snapshots are encoded by `codec`.
+    pub fn new(values: Vec<f32>, layout: Arc<Layout>, rule: Box<dyn ServerHalf>, codec: Codec) -> Self {
+        Self { values: Arc::new(values), layout, rule, codec, snapshot: None }
     }
 
     /// Changes the centre by an accepted commit. The caller has checked that the update is as long as the centre.
@@ -46,7 +47,7 @@ impl Centre {
         let values = &self.values;
         let snapshot = self.snapshot.get_or_insert_with(|| {
             let header = ToWorker::Snapshot(SnapshotHeader { version, elements: values.len() as u64 });
-            let encoded = Encoded::f32(values);
+            let encoded = Encoded::new(values, self.codec);
             let chunks = encoded.chunks().iter().map(|chunk| ToWorker::Tensor(chunk.clone()).encode());
             Arc::new(Snapshot { version, frames: std::iter::once(header.encode()).chain(chunks).collect() })
         });

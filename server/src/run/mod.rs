@@ -11,11 +11,11 @@ mod status;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kindling_shared::model::initial_parameters;
 use kindling_shared::params::{Encoded, Layout};
-use kindling_shared::protocol::{CommitHeader, LeaseId, SelfTestAnswer, ToWorker};
+use kindling_shared::protocol::{CommitHeader, LeaseId, SelfTestAnswer, ToWorker, Version};
 use kindling_shared::run::RunPlan;
 use kindling_shared::strategy::Commit;
 use kindling_shared::trainer::Trainer;
@@ -24,7 +24,7 @@ use tokio::sync::{broadcast, watch};
 
 pub use history::{Event, Series};
 pub use outbox::{Outbox, OutboxReceiver, Outgoing, outbox};
-pub use status::{LossView, MetricsView, RunState, RunStatus, TrafficView};
+pub use status::{ExchangeView, LossView, MetricsView, RunState, RunStatus, TrafficView};
 
 use crate::coordinator::{Action, ConnectionId, Coordinator, EpochView, Note, NoteKind, Settings, WorkerView};
 use crate::coordinator::{Event as CoordinatorEvent, Millis};
@@ -54,6 +54,8 @@ pub struct Run {
     /// True once the run has ended and its last evaluation is done.
     ended: watch::Sender<bool>,
     evaluator: evaluator::Wake,
+    /// The text of its run file.
+    source: String,
 }
 
 /// What the critical section guards.
@@ -68,7 +70,7 @@ struct Core {
 impl Run {
     /// Prepares a run: its first centre, and the server's own answer to the self-test.
     pub fn new(loaded: LoadedRun, generation: u32) -> anyhow::Result<Arc<Self>> {
-        let LoadedRun { plan, layout, dataset, rule, epochs } = loaded;
+        let LoadedRun { plan, layout, dataset, rule, epochs, run_file } = loaded;
         let self_test_seed = plan.seed ^ 0x5e1f_7e57;
         let self_test =
             evaluator::block_on(Trainer::new(&plan, &layout, &burn::tensor::Device::flex()).self_test(self_test_seed))?;
@@ -88,7 +90,7 @@ impl Run {
         let values = initial_parameters(&layout, plan.seed);
         let core = Core {
             coordinator: Coordinator::new(settings),
-            centre: Centre::new(values, Arc::clone(&layout), (rule.server)()),
+            centre: Centre::new(values, Arc::clone(&layout), (rule.server)(), plan.strategy.download_codec),
             outboxes: BTreeMap::new(),
             history: History::default(),
             finished_at: None,
@@ -109,6 +111,7 @@ impl Run {
             events: broadcast::channel(EVENTS_IN_FLIGHT).0,
             ended: watch::channel(false).0,
             evaluator: evaluator::Wake::default(),
+            source: run_file,
         });
         let reason = format!(
             "{} samples in {} shards, {} parameters, rule {}, {} epochs",
@@ -126,6 +129,16 @@ impl Run {
     /// What workers are told of the run.
     pub fn plan(&self) -> &RunPlan {
         &self.plan
+    }
+
+    /// The text of the run file that it was loaded from.
+    pub fn run_file(&self) -> &str {
+        &self.source
+    }
+
+    /// The centre's version.
+    pub fn version(&self) -> Version {
+        self.lock().coordinator.version()
     }
 
     /// The parameters' layout.
@@ -173,6 +186,12 @@ impl Run {
     /// Whether a connection's worker is admitted and holds this lease.
     pub fn holds_lease(&self, connection: ConnectionId, lease: LeaseId) -> bool {
         self.lock().coordinator.holds_lease(connection, lease)
+    }
+
+    /// A lease of this connection's worker lasts at least so much longer: its upload is on its way.
+    pub fn keep_lease(&self, connection: ConnectionId, lease: LeaseId, longer: Duration) {
+        let now = self.now();
+        self.lock().coordinator.keep_lease(connection, lease, now + longer.as_millis() as Millis);
     }
 
     /// The newest centre in wire form.

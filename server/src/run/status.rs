@@ -52,6 +52,18 @@ pub struct TrafficView {
     pub bytes_out: u64,
 }
 
+/// Bytes of one exchange: a commit up, the centre down.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS), ts(export))]
+pub struct ExchangeView {
+    /// Of a commit.
+    #[cfg_attr(test, ts(type = "number"))]
+    pub bytes_up: u64,
+    /// Of the centre.
+    #[cfg_attr(test, ts(type = "number"))]
+    pub bytes_down: u64,
+}
+
 /// `GET runs/{id}`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS), ts(export))]
@@ -99,6 +111,8 @@ pub struct RunStatus {
     pub metrics: MetricsView,
     /// Bytes so far.
     pub traffic: TrafficView,
+    /// Bytes of one exchange.
+    pub exchange: ExchangeView,
     /// Bytes of all shards together.
     #[cfg_attr(test, ts(type = "number"))]
     pub data_bytes: u64,
@@ -155,6 +169,10 @@ impl Run {
             traffic: TrafficView {
                 bytes_in: self.bytes_in.load(Ordering::Relaxed),
                 bytes_out: self.bytes_out.load(Ordering::Relaxed),
+            },
+            exchange: ExchangeView {
+                bytes_up: self.plan.strategy.upload_codec.bytes(self.layout.elements()) as u64,
+                bytes_down: self.plan.strategy.download_codec.bytes(self.layout.elements()) as u64,
             },
             data_bytes: self.plan.data.bytes,
             started_at: self.started_at,

@@ -29,6 +29,8 @@ pub struct LoadedRun {
     pub rule: &'static strategy::Rule,
     /// Passes over the training part.
     pub epochs: u32,
+    /// The run file's text.
+    pub run_file: String,
 }
 
 /// The embedded digits demo.
@@ -88,7 +90,14 @@ impl Loader {
             worker: run.worker,
             strategy: run.strategy,
         };
-        Ok(LoadedRun { plan, layout: Arc::new(layout), dataset, rule, epochs: run.stop.epochs.get() })
+        Ok(LoadedRun {
+            plan,
+            layout: Arc::new(layout),
+            dataset,
+            rule,
+            epochs: run.stop.epochs.get(),
+            run_file: text.to_owned(),
+        })
     }
 
     fn unknown_rule(&self, name: &str) -> RunFileError {

@@ -1,9 +1,9 @@
-//! A vector in its wire form: chunks of raw little-endian f32. What arrives is kept and applied in this form.
+//! A vector in its wire form: chunks of encoded elements. What arrives is kept, judged and applied in this form.
 
-use bytes::Bytes;
 use thiserror::Error;
 
-use crate::protocol::{TensorChunk, limits};
+use super::Codec;
+use crate::protocol::TensorChunk;
 
 /// Why a vector in wire form is not acceptable.
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -32,29 +32,32 @@ pub enum EncodedError {
         /// Elements found.
         found: u64,
     },
+    /// A chunk of another codec than the run's.
+    #[error("a chunk is encoded as {found:?}, this run takes {expected:?}")]
+    OtherCodec {
+        /// The run's codec.
+        expected: Codec,
+        /// The chunk's.
+        found: Codec,
+    },
 }
-
-/// Elements of a full chunk.
-const FULL_CHUNK: usize = limits::CHUNK_BYTES / 4;
 
 /// A whole vector in wire form. Cloning shares the bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Encoded {
+    codec: Codec,
     chunks: Vec<TensorChunk>,
     elements: usize,
 }
 
 impl Encoded {
-    /// Encodes a vector as f32, in chunks.
-    pub fn f32(values: &[f32]) -> Self {
+    /// Encodes a vector, in chunks.
+    pub fn new(values: &[f32], codec: Codec) -> Self {
+        let full = codec.elements_of_full_chunk();
         let chunk = |(index, part): (usize, &[f32])| {
-            let mut payload = Vec::with_capacity(part.len() * 4);
-            for value in part {
-                payload.extend_from_slice(&value.to_le_bytes());
-            }
-            TensorChunk { first: (index * FULL_CHUNK) as u64, payload: payload.into() }
+            TensorChunk::build((index * full) as u64, codec, part.len(), |out| codec.encode(part, out))
         };
-        Self { chunks: values.chunks(FULL_CHUNK).enumerate().map(chunk).collect(), elements: values.len() }
+        Self { codec, chunks: values.chunks(full).enumerate().map(chunk).collect(), elements: values.len() }
     }
 
     /// The chunks, in order and without gaps.
@@ -67,63 +70,55 @@ impl Encoded {
         self.elements
     }
 
+    /// How the elements are encoded.
+    pub const fn codec(&self) -> Codec {
+        self.codec
+    }
+
     /// Bytes of the payload.
     pub fn bytes(&self) -> usize {
-        self.chunks.iter().map(|chunk| chunk.payload.len()).sum()
+        self.chunks.iter().map(|chunk| chunk.payload().len()).sum()
     }
 
-    fn values(&self) -> impl Iterator<Item = f32> + '_ {
-        self.chunks.iter().flat_map(|chunk| floats(&chunk.payload))
-    }
-
-    /// True when no element is infinite or NaN. Looks at the bits: some shader compilers assume that there is no NaN.
-    pub fn all_finite(&self) -> bool {
-        const EXPONENT: u32 = 0x7f80_0000;
-        self.values().all(|value| value.to_bits() & EXPONENT != EXPONENT)
-    }
-
-    /// The largest element by its size, 0 for an empty vector.
+    /// The largest element by its size: infinite or NaN where one element is, 0 where all are zero.
     pub fn largest(&self) -> f32 {
-        self.values().fold(0.0, |largest, value| value.abs().max(largest))
-    }
-
-    /// True when every element is zero.
-    pub fn all_zero(&self) -> bool {
-        self.values().all(|value| value.to_bits() << 1 == 0)
+        let mut largest = 0.0_f32;
+        for chunk in &self.chunks {
+            let size = chunk.largest();
+            if !size.is_finite() {
+                return size;
+            }
+            largest = largest.max(size);
+        }
+        largest
     }
 
     /// `target += scale * self`, element by element.
     pub fn add_scaled_to(&self, target: &mut [f32], scale: f32) {
         for chunk in &self.chunks {
-            let first = chunk.first as usize;
-            for (value, update) in target[first..first + chunk.count()].iter_mut().zip(floats(&chunk.payload)) {
-                *value += scale * update;
-            }
+            self.codec.add_scaled(chunk.payload(), &mut target[chunk.places()], scale);
         }
     }
 
     /// `target := self`.
     pub fn copy_to(&self, target: &mut [f32]) {
-        for (value, new) in target.iter_mut().zip(self.values()) {
-            *value = new;
+        for chunk in &self.chunks {
+            self.codec.decode(chunk.payload(), &mut target[chunk.places()]);
         }
     }
 
     /// The vector decoded.
     pub fn to_vec(&self) -> Vec<f32> {
-        let mut values = Vec::with_capacity(self.elements);
-        values.extend(self.values());
+        let mut values = vec![0.0; self.elements];
+        self.copy_to(&mut values);
         values
     }
-}
-
-fn floats(payload: &Bytes) -> impl Iterator<Item = f32> + '_ {
-    payload.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes))
 }
 
 /// Puts a vector together from its chunks as they arrive, in order.
 #[derive(Debug)]
 pub struct Assembler {
+    codec: Codec,
     expected: u64,
     found: u64,
     chunks: Vec<TensorChunk>,
@@ -131,21 +126,25 @@ pub struct Assembler {
 
 impl Assembler {
     /// Waits for `expected` elements.
-    pub const fn new(expected: u64) -> Self {
-        Self { expected, found: 0, chunks: Vec::new() }
+    pub const fn new(expected: u64, codec: Codec) -> Self {
+        Self { codec, expected, found: 0, chunks: Vec::new() }
     }
 
     /// Takes the next chunk.
     pub fn push(&mut self, chunk: TensorChunk) -> Result<(), EncodedError> {
-        if chunk.first != self.found {
-            return Err(EncodedError::Gap { expected: self.found, found: chunk.first });
+        if chunk.codec() != self.codec {
+            return Err(EncodedError::OtherCodec { expected: self.codec, found: chunk.codec() });
+        }
+        if chunk.first() != self.found {
+            return Err(EncodedError::Gap { expected: self.found, found: chunk.first() });
         }
         let found = self.found + chunk.count() as u64;
         if found > self.expected {
             return Err(EncodedError::TooMany { expected: self.expected, found });
         }
-        if found < self.expected && chunk.count() != FULL_CHUNK {
-            return Err(EncodedError::NotFull { expected: FULL_CHUNK, found: chunk.count() });
+        let full = self.codec.elements_of_full_chunk();
+        if found < self.expected && chunk.count() != full {
+            return Err(EncodedError::NotFull { expected: full, found: chunk.count() });
         }
         self.found = found;
         self.chunks.push(chunk);
@@ -159,7 +158,7 @@ impl Assembler {
 
     /// The vector, when it is complete.
     pub fn finish(self) -> Encoded {
-        Encoded { elements: self.found as usize, chunks: self.chunks }
+        Encoded { codec: self.codec, elements: self.found as usize, chunks: self.chunks }
     }
 }
 
@@ -168,45 +167,52 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_vector_longer_than_a_chunk_comes_back_bit_for_bit() {
-        let values: Vec<f32> = (0..600_001).map(|i| (i as f32).sin()).collect();
-        let encoded = Encoded::f32(&values);
-        assert_eq!(encoded.chunks().len(), 3);
-        let mut assembler = Assembler::new(values.len() as u64);
-        for chunk in encoded.chunks() {
-            assert!(!assembler.is_complete());
-            assembler.push(chunk.clone()).expect("in order");
+    fn a_vector_longer_than_a_chunk_comes_back_whole_and_is_applied_from_its_bytes() {
+        let values: Vec<f32> = (0..1_100_001).map(|i| (i as f32).sin()).collect();
+        for (codec, chunks, tolerance) in [(Codec::F32, 5, 0.0), (Codec::F16, 3, 5e-4), (Codec::Int8, 2, 4e-3)] {
+            let encoded = Encoded::new(&values, codec);
+            assert_eq!(encoded.chunks().len(), chunks);
+            let mut assembler = Assembler::new(values.len() as u64, codec);
+            for chunk in encoded.chunks() {
+                assert!(!assembler.is_complete());
+                assembler.push(chunk.clone()).expect("in order");
+            }
+            assert!(assembler.is_complete());
+            let back = assembler.finish().to_vec();
+            let furthest = back.iter().zip(&values).map(|(back, value)| (back - value).abs()).fold(0.0, f32::max);
+            assert!(furthest <= tolerance, "{codec:?}: {furthest}");
+            let mut centre = vec![1.0; values.len()];
+            encoded.add_scaled_to(&mut centre, 0.5);
+            assert!((centre[1_100_000] - (1.0 + 0.5 * back[1_100_000])).abs() < 1e-6);
         }
-        assert!(assembler.is_complete());
-        assert_eq!(assembler.finish().to_vec(), values);
-        let mut centre = vec![1.0; values.len()];
-        encoded.add_scaled_to(&mut centre, 0.5);
-        assert_eq!(centre[600_000], 1.0 + 0.5 * values[600_000]);
     }
 
     #[test]
-    fn chunks_that_leave_a_gap_or_exceed_the_announced_length_are_refused() {
-        let encoded = Encoded::f32(&vec![1.0; 300_000]);
-        let mut assembler = Assembler::new(300_000);
+    fn chunks_that_leave_a_gap_or_exceed_what_was_announced_are_refused() {
+        let encoded = Encoded::new(&vec![1.0; 300_000], Codec::F32);
+        let mut assembler = Assembler::new(300_000, Codec::F32);
         let gap = assembler.push(encoded.chunks()[1].clone());
         assert_eq!(gap, Err(EncodedError::Gap { expected: 0, found: 250_000 }));
-        let mut short = Assembler::new(250_001);
+        let mut short = Assembler::new(250_001, Codec::F32);
         short.push(encoded.chunks()[0].clone()).expect("fits");
         let many = short.push(encoded.chunks()[1].clone());
         assert_eq!(many, Err(EncodedError::TooMany { expected: 250_001, found: 300_000 }));
-        let crumb = TensorChunk { first: 0, payload: Bytes::from_static(&[0; 4]) };
-        let small = Assembler::new(300_000).push(crumb);
+        let crumb = Encoded::new(&[0.0], Codec::F32);
+        let small = Assembler::new(300_000, Codec::F32).push(crumb.chunks()[0].clone());
         assert_eq!(small, Err(EncodedError::NotFull { expected: 250_000, found: 1 }));
+        let other = Assembler::new(1, Codec::Int8).push(crumb.chunks()[0].clone());
+        assert_eq!(other, Err(EncodedError::OtherCodec { expected: Codec::Int8, found: Codec::F32 }));
     }
 
     #[test]
     fn infinities_nans_and_all_zeros_are_seen_by_their_bits() {
-        assert!(Encoded::f32(&[0.0, -1.5e38, 1e-45]).all_finite());
-        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::from_bits(0x7f80_0001)] {
-            assert!(!Encoded::f32(&[0.0, bad]).all_finite(), "{bad}");
+        let largest = |values: &[f32]| Encoded::new(values, Codec::F32).largest();
+        assert_eq!(largest(&[0.0, -1.5e38, 1e-45]), 1.5e38);
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::from_bits(0x7f80_0001), -f32::NAN] {
+            assert!(!largest(&[0.0, bad, 1.0]).is_finite(), "{bad}");
         }
-        assert_eq!(Encoded::f32(&[1.0, -3.0, 2.0]).largest(), 3.0);
-        assert!(Encoded::f32(&[0.0, -0.0]).all_zero());
-        assert!(!Encoded::f32(&[0.0, 1e-45]).all_zero());
+        assert_eq!(largest(&[1.0, -3.0, 2.0]), 3.0);
+        assert_eq!(largest(&[0.0, -0.0]), 0.0);
+        assert!(largest(&[0.0, 1e-45]) > 0.0);
     }
 }

@@ -9,6 +9,7 @@ use super::message::{CommitHeader, Hello, Lease, SelfTestAnswer, SnapshotHeader,
 use super::refusal::Refusal;
 use super::version::LeaseId;
 use super::{FRAME_VERSION, limits};
+use crate::params::Codec;
 
 /// Why bytes are not a frame.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -42,49 +43,78 @@ pub enum FrameError {
     },
 }
 
-/// Consecutive elements of a vector, as raw little-endian f32.
+/// Consecutive elements of a vector, encoded. It holds its whole frame, so that it is written and read without a copy:
+/// `[frame version, frame number, codec, 0][count: u32][first: u64][payload]`, all little-endian.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorChunk {
-    /// Index of the first element.
-    pub first: u64,
-    /// The elements' bytes: 4 for each, at most [`limits::CHUNK_BYTES`].
-    pub payload: Bytes,
+    frame: Bytes,
+    codec: Codec,
+    first: u64,
+    count: usize,
 }
 
 impl TensorChunk {
-    /// Elements in the chunk.
-    pub fn count(&self) -> usize {
-        self.payload.len() / 4
+    /// The chunk of `count` elements from `first` on; `encode` appends exactly the payload.
+    pub fn build(first: u64, codec: Codec, count: usize, encode: impl FnOnce(&mut Vec<u8>)) -> Self {
+        let mut frame = Vec::with_capacity(limits::CHUNK_HEADER_BYTES + codec.bytes(count));
+        frame.extend_from_slice(&[FRAME_VERSION, number::TENSOR, codec.number(), 0]);
+        frame.extend_from_slice(&(count as u32).to_le_bytes());
+        frame.extend_from_slice(&first.to_le_bytes());
+        encode(&mut frame);
+        Self { frame: frame.into(), codec, first, count }
+    }
+
+    /// Index of the first element.
+    pub const fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Number of elements.
+    pub const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// How the elements are encoded.
+    pub const fn codec(&self) -> Codec {
+        self.codec
+    }
+
+    /// The elements' places in the vector.
+    pub const fn places(&self) -> std::ops::Range<usize> {
+        self.first as usize..self.first as usize + self.count
+    }
+
+    /// The encoded elements, at most [`limits::CHUNK_BYTES`].
+    pub fn payload(&self) -> &[u8] {
+        &self.frame[limits::CHUNK_HEADER_BYTES..]
+    }
+
+    /// The largest element by its size: infinite or NaN where one element is, 0 where all are zero.
+    pub fn largest(&self) -> f32 {
+        self.codec.largest(self.payload())
     }
 
     fn encode(&self) -> Bytes {
-        let mut out = Vec::with_capacity(limits::CHUNK_HEADER_BYTES + self.payload.len());
-        out.extend_from_slice(&[FRAME_VERSION, number::TENSOR, 0, 0]);
-        out.extend_from_slice(&(self.count() as u32).to_le_bytes());
-        out.extend_from_slice(&self.first.to_le_bytes());
-        out.extend_from_slice(&self.payload);
-        out.into()
+        self.frame.clone()
     }
 
     fn decode(frame: &Bytes) -> Result<Self, FrameError> {
         let wrong = |what: &str| FrameError::Payload { number: number::TENSOR, what: what.to_owned() };
         let header: &[u8; limits::CHUNK_HEADER_BYTES] =
             frame.first_chunk().ok_or_else(|| wrong("its header is cut off"))?;
-        if header[2..4] != [0, 0] {
-            return Err(wrong("its codec is unknown"));
-        }
+        let codec =
+            Codec::of_number(header[2]).filter(|_| header[3] == 0).ok_or_else(|| wrong("its codec is unknown"))?;
         let (_, fields) = header.split_at(4);
         let (count, first) = fields.split_at(4);
         let count = u32::from_le_bytes(count.try_into().map_err(|_| wrong("count"))?) as usize;
         let first = u64::from_le_bytes(first.try_into().map_err(|_| wrong("first"))?);
-        let payload = frame.slice(limits::CHUNK_HEADER_BYTES..);
-        if count.checked_mul(4) != Some(payload.len()) || count == 0 {
+        if count == 0 || codec.bytes(count) != frame.len() - limits::CHUNK_HEADER_BYTES {
             return Err(wrong("its payload is not as long as its count says"));
         }
         if first.checked_add(count as u64).is_none_or(|end| end > limits::PARAMETERS as u64) {
             return Err(wrong("its elements lie beyond the largest model"));
         }
-        Ok(Self { first, payload })
+        Ok(Self { frame: frame.clone(), codec, first, count })
     }
 }
 

@@ -26,6 +26,10 @@ pub const LARGEST_VALUE: f32 = 1e4;
 pub const TROUBLES: u32 = 32;
 /// Results in a row that cannot be used before their worker is sent away.
 pub const REFUSED_IN_A_ROW: u32 = 10;
+/// The slowest upload that is waited for, in bytes a second ...
+pub const UPLOAD_BYTES_PER_SECOND: u64 = 64 * 1024;
+/// ... after this long.
+pub const UPLOAD_SLACK: Duration = Duration::from_secs(30);
 /// Bytes buffered towards one worker before the server waits for it.
 pub const OUTBOX_BYTES: usize = 8 * MESSAGE_BYTES;
 /// Messages queued towards one worker.

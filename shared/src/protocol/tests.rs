@@ -4,6 +4,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
+use crate::params::Codec;
 
 fn to_server() -> Vec<ToServer> {
     let capabilities = Capabilities { backend: Backend::Webgpu, adapter: "an adapter".into(), software: true };
@@ -28,7 +29,9 @@ fn to_server() -> Vec<ToServer> {
         ToServer::Trouble(Trouble { kind: TroubleKind::Trap, detail: "unreachable".into() }),
         ToServer::Pong(1),
         ToServer::Leave(()),
-        ToServer::Tensor(TensorChunk { first: 250_000, payload: Bytes::from_static(&[0, 0, 128, 63]) }),
+        ToServer::Tensor(TensorChunk::build(250_000, Codec::F32, 1, |out| out.extend([0, 0, 128, 63]))),
+        ToServer::Tensor(TensorChunk::build(500_000, Codec::F16, 1, |out| out.extend([0, 60]))),
+        ToServer::Tensor(TensorChunk::build(995_328, Codec::Int8, 2, |out| out.extend([0, 0, 128, 63, 127, 129]))),
     ]
 }
 
@@ -60,7 +63,7 @@ fn to_worker() -> Vec<ToWorker> {
         ToWorker::RunEnded("done".into()),
         ToWorker::Restarting(3_000),
         ToWorker::Farewell(Refusal::new(RejectCode::Superseded, "a newer tab")),
-        ToWorker::Tensor(TensorChunk { first: 0, payload: Bytes::from_static(&[0, 0, 0, 191]) }),
+        ToWorker::Tensor(TensorChunk::build(0, Codec::F32, 1, |out| out.extend([0, 0, 0, 191]))),
     ]
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Action, Millis, Session};
+use super::{Action, Millis, Session, Transfer};
 use crate::params::{Assembler, Encoded};
 use crate::protocol::{
     Advice, Backend, CommitHeader, CommitId, SnapshotHeader, TensorChunk, ToServer, Verdict, Version,
@@ -91,7 +91,7 @@ impl Session {
         let base = centre.version;
         let delta = joined.worker_half.push(&result.parameters, &centre.parameters, result.steps);
         let pulls = joined.worker_half.pulls();
-        let encoded = Encoded::f32(&delta);
+        let encoded = Encoded::new(&delta, joined.plan.strategy.upload_codec);
         let id = CommitId { lease, sequence };
         let header = CommitHeader {
             id,
@@ -119,7 +119,10 @@ impl Session {
         let Some(pending) = &self.exchange.pending else {
             return;
         };
-        for frame in pending.frames.clone() {
+        let frames = pending.frames.clone();
+        let total = frames.iter().map(|frame| frame.len() as u64).sum();
+        self.progress.sending = Some(Transfer { done: 0, total });
+        for frame in frames {
             self.send_bytes(frame);
         }
         if self.exchange.wants_pull() {
@@ -141,6 +144,7 @@ impl Session {
             return;
         }
         self.exchange.drop_commit();
+        self.progress.sending = None;
         self.work.drop_finished_lease();
         match verdict {
             Verdict::Accepted { version, credit, .. } => {
@@ -172,25 +176,34 @@ impl Session {
     }
 
     pub(super) fn snapshot_announced(&mut self, header: SnapshotHeader, now: Millis) {
-        let expected = self.joined.as_ref().map_or(0, |joined| joined.layout.elements() as u64);
+        let Some(joined) = &self.joined else {
+            return self.protocol_error("a centre before the welcome", now);
+        };
+        let (expected, codec) = (joined.layout.elements() as u64, joined.plan.strategy.download_codec);
         if header.elements != expected {
             let what = format!("a centre of {} elements for a model of {expected}", header.elements);
             return self.protocol_error(&what, now);
         }
-        self.exchange.incoming = Some((header, Assembler::new(header.elements)));
+        self.progress.receiving = Some(Transfer { done: 0, total: codec.bytes(expected as usize) as u64 });
+        self.exchange.incoming = Some((header, Assembler::new(header.elements, codec)));
     }
 
     pub(super) fn snapshot_chunk(&mut self, chunk: TensorChunk, now: Millis) {
+        let bytes = chunk.payload().len() as u64;
         let Some((_, assembler)) = &mut self.exchange.incoming else {
             return self.protocol_error("a tensor chunk that nothing announced", now);
         };
         if let Err(error) = assembler.push(chunk) {
             return self.protocol_error(&error.to_string(), now);
         }
+        if let Some(receiving) = &mut self.progress.receiving {
+            receiving.done += bytes;
+        }
         if assembler.is_complete()
             && let Some((header, assembler)) = self.exchange.incoming.take()
         {
             let parameters = Arc::new(assembler.finish().to_vec());
+            self.progress.receiving = None;
             self.exchange.pull_sent = false;
             self.exchange.centre = Some(Centre { version: header.version, parameters });
             self.exchange.load = true;

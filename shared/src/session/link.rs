@@ -53,6 +53,10 @@ impl Default for Link {
 }
 
 impl Link {
+    pub(super) const fn is_down(&self) -> bool {
+        matches!(self.state, State::Down { .. })
+    }
+
     pub(super) const fn is_open(&self) -> bool {
         matches!(self.state, State::Greeted | State::Welcomed)
     }
@@ -125,7 +129,7 @@ impl Session {
 
     pub(super) fn disconnected(&mut self, code: u16, reason: &str, now: Millis) {
         let planned = matches!(self.link.state, State::Down { .. });
-        self.exchange.socket_lost();
+        self.socket_lost();
         if planned {
             return;
         }
@@ -142,11 +146,17 @@ impl Session {
         }
     }
 
+    fn socket_lost(&mut self) {
+        self.exchange.socket_lost();
+        self.progress.receiving = None;
+        self.progress.sending = None;
+    }
+
     /// Closes the socket, to open it again at `retry_at`, or not by itself.
     pub(super) fn hang_up(&mut self, retry_at: Option<Millis>) {
         if !matches!(self.link.state, State::Down { .. }) {
             self.actions.push(Action::Disconnect);
-            self.exchange.socket_lost();
+            self.socket_lost();
         }
         self.link.state = State::Down { retry_at };
     }

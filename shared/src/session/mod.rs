@@ -5,6 +5,7 @@
 //! holds is the server's to give, and every loss ends in a state from which it asks again.
 
 mod exchange;
+mod job;
 mod link;
 mod progress;
 mod shards;
@@ -14,8 +15,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+pub use job::{Job, Outcome};
 pub use link::Identity;
-pub use progress::{PageMessage, Phase, Progress, RunSummary};
+pub use progress::{PageMessage, Phase, Progress, RunSummary, Transfer};
 pub use work::WindowOrder;
 
 use crate::params::Layout;
@@ -91,17 +93,8 @@ pub enum Action {
     Send(Bytes),
     /// Fetch a shard's bytes by its address.
     FetchShard(ShardHash),
-    /// Build a trainer for this run and compute the self-test of this seed.
-    SelfTest {
-        /// The run.
-        plan: Arc<RunPlan>,
-        /// Its layout.
-        layout: Arc<Layout>,
-        /// The seed.
-        seed: u64,
-    },
-    /// Train a window.
-    Train(WindowOrder),
+    /// Compute something, behind what was ordered before.
+    Compute(Job),
     /// Stop the window at work, if any; its result is not wanted.
     Abandon,
     /// Get the CPU instead of the GPU.
@@ -226,7 +219,7 @@ impl Session {
     fn self_test(&mut self, seed: u64) {
         if let Some(joined) = &self.joined {
             let (plan, layout) = (Arc::clone(&joined.plan), Arc::clone(&joined.layout));
-            self.actions.push(Action::SelfTest { plan, layout, seed });
+            self.actions.push(Action::Compute(Job::SelfTest { plan, layout, seed }));
         }
     }
 
@@ -283,6 +276,7 @@ impl Session {
         }
         self.exchange.drop_commit();
         self.exchange.drop_centre();
+        self.progress.sending = None;
     }
 
     fn trouble(&mut self, kind: TroubleKind, detail: &str) {
@@ -326,7 +320,7 @@ impl Session {
             Phase::Ended
         } else if self.paused {
             Phase::Paused
-        } else if self.progress.refused.is_some() && !self.link.is_open() {
+        } else if self.progress.refused.is_some() && self.link.is_down() {
             Phase::Refused
         } else if !self.link.is_welcomed() {
             if self.link.failed_attempts() > 1 { Phase::Offline } else { Phase::Connecting }

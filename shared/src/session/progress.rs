@@ -61,12 +61,19 @@ pub struct Progress {
     /// The centre's version number that the worker has.
     #[cfg_attr(feature = "typescript", ts(type = "number | null"))]
     pub version: Option<u64>,
+    /// Parameters on their way to this worker.
+    pub receiving: Option<Transfer>,
+    /// A commit on its way to the server.
+    pub sending: Option<Transfer>,
     /// Bytes received over the socket and as shards.
     #[cfg_attr(feature = "typescript", ts(type = "number"))]
     pub bytes_in: u64,
     /// Bytes sent.
     #[cfg_attr(feature = "typescript", ts(type = "number"))]
     pub bytes_out: u64,
+    /// Bytes of the training program's memory, as its shell measures it; 0 where it does not.
+    #[cfg_attr(feature = "typescript", ts(type = "number"))]
+    pub memory_bytes: u64,
     /// Why there is no work at the moment, in the server's words.
     pub waiting_for: Option<String>,
     /// The last rejection of a commit.
@@ -82,6 +89,18 @@ pub struct Progress {
     pub retry_in_ms: Option<u64>,
     /// What is trained.
     pub run: Option<RunSummary>,
+}
+
+/// How far a large message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS), ts(export))]
+pub struct Transfer {
+    /// Bytes that have gone over.
+    #[cfg_attr(feature = "typescript", ts(type = "number"))]
+    pub done: u64,
+    /// Bytes of all of it.
+    #[cfg_attr(feature = "typescript", ts(type = "number"))]
+    pub total: u64,
 }
 
 /// What a Web Worker tells its page.
@@ -141,8 +160,11 @@ impl Progress {
             commits_rejected: 0,
             loss: None,
             version: None,
+            receiving: None,
+            sending: None,
             bytes_in: 0,
             bytes_out: 0,
+            memory_bytes: 0,
             waiting_for: None,
             rejection: None,
             refused: None,

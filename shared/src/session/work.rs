@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Action, Millis, Progress, Session};
+use super::{Action, Job, Millis, Progress, Session};
 use crate::data::{BatchSource, Shard};
 use crate::params::Layout;
 use crate::protocol::{Lease, LeaseId, SampleRange, ShardHash, ToServer, TroubleKind, WindowLimit};
@@ -223,14 +223,14 @@ impl Session {
         self.work.windows_begun += 1;
         self.work.window = Some(self.work.windows_begun);
         let load = self.exchange.take_load();
-        self.actions.push(Action::Train(WindowOrder {
+        self.actions.push(Action::Compute(Job::Window(WindowOrder {
             number: self.work.windows_begun,
             plan: Arc::clone(&joined.plan),
             layout: Arc::clone(&joined.layout),
             fresh_optimizer: load.is_some() && !joined.worker_half.pulls(),
             load,
             source: BatchSource::new(order, batch_size, joined.plan.data.transforms.clone().into()),
-        }));
+        })));
     }
 
     /// True when `number` is the window at work, which it then no longer is.

@@ -1,6 +1,8 @@
 //! The training rules. A rule is one file with both its halves: what a worker sends at the end of a window and what it
 //! does with the answer, and how a commit changes the centre. To add one, write its file and add it to [`RULES`].
 
+mod agn;
+mod downpour;
 mod dynsgd;
 mod single;
 
@@ -9,7 +11,7 @@ use crate::protocol::{WindowLimit, limits};
 use crate::run::{AUTO_WINDOW_SECONDS, StrategySettings, Window};
 
 /// Every rule there is.
-pub const RULES: &[Rule] = &[dynsgd::RULE, single::RULE];
+pub const RULES: &[Rule] = &[agn::RULE, downpour::RULE, dynsgd::RULE, single::RULE];
 
 /// A rule of training.
 pub struct Rule {
@@ -93,9 +95,51 @@ impl Rule {
     }
 }
 
+/// A window of so many steps, at least one.
+const fn steps(steps: u32) -> Window {
+    match std::num::NonZeroU32::new(steps) {
+        Some(steps) => Window::Steps(steps),
+        None => Window::Steps(std::num::NonZeroU32::MIN),
+    }
+}
+
+/// `local - base`, element by element.
+fn difference(local: &[f32], base: &[f32]) -> Vec<f32> {
+    local.iter().zip(base).map(|(x, b)| x - b).collect()
+}
+
+/// For rules that count steps: in a window of seconds they make no sense.
+fn refuse_auto(rule: &str, settings: &StrategySettings) -> Result<(), String> {
+    match settings.communication_window {
+        Some(Window::Auto(_)) => Err(format!(
+            "communication_window = \"auto\" belongs to rules that average: rule {rule:?} wants a number of steps, 5 to 50"
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// The staleness bound with `workers` active workers, in versions.
 pub fn staleness_bound(workers: usize) -> u64 {
     (limits::STALENESS_PER_WORKER * workers as u64).max(limits::STALENESS_LEAST)
+}
+
+/// Two workers and three exchanges on f(x) = x^2 / 2 from c = 1 at learning rate 0.1, two local steps a window (x goes
+/// to 0.81 x): A and B pull, A commits and pulls, B commits (one version late), A commits (one version late).
+#[cfg(test)]
+fn quadratic(rule: &Rule) -> f32 {
+    use crate::params::Codec;
+    let (mut worker, mut server, layout) = ((rule.worker)(), (rule.server)(), Layout::default());
+    let mut centre = vec![1.0_f32];
+    let mut second_base = 1.0;
+    for (exchange, staleness) in [0, 1, 1].into_iter().enumerate() {
+        let base = if exchange == 2 { second_base } else { 1.0 };
+        let update = Encoded::new(&worker.push(&[base * 0.81], &[base], 2), Codec::F32);
+        server.apply(&mut centre, &layout, &Commit { update: &update, staleness, steps: 2, samples: 2 });
+        if exchange == 0 {
+            second_base = centre[0];
+        }
+    }
+    centre[0]
 }
 
 #[cfg(test)]

@@ -4,16 +4,23 @@
 //! equals a plain local loop. After a loss the next worker goes on from c with a fresh optimizer.
 
 use super::{Commit, Rule, RuleWindow, ServerHalf, WorkerHalf};
-use crate::params::Layout;
+use crate::params::{Codec, Layout};
 
 pub(super) const RULE: Rule = Rule {
     name: "single",
     aliases: &[],
     default_window: RuleWindow::Lease,
     most_workers: Some(1),
-    check: |settings| match settings.communication_window {
-        None => Ok(()),
-        Some(_) => Err("rule \"single\" exchanges once a lease: remove communication_window".to_owned()),
+    check: |settings| {
+        if settings.communication_window.is_some() {
+            return Err("rule \"single\" exchanges once a lease: remove communication_window".to_owned());
+        }
+        if settings.upload_codec != Codec::F32 || settings.download_codec != Codec::F32 {
+            return Err(
+                "rule \"single\" sends whole parameters, exact: remove upload_codec and download_codec".to_owned()
+            );
+        }
+        Ok(())
     },
     worker: || Box::new(Worker),
     server: || Box::new(Server),
@@ -47,7 +54,7 @@ mod tests {
     #[test]
     fn the_centre_becomes_what_the_worker_has() {
         let mut centre = vec![1.0, 2.0];
-        let update = Encoded::f32(&(RULE.worker)().push(&[3.0, 4.0], &centre, 9));
+        let update = Encoded::new(&(RULE.worker)().push(&[3.0, 4.0], &centre, 9), Codec::F32);
         let commit = Commit { update: &update, staleness: 0, steps: 9, samples: 9 };
         (RULE.server)().apply(&mut centre, &Layout::default(), &commit);
         assert_eq!(centre, [3.0, 4.0]);

@@ -2,14 +2,19 @@
 //!
 //! Everything that reads from the device is async, because a browser's GPU answers no other way.
 
+mod adam;
 mod evaluate;
 mod self_test;
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 use burn::optim::{AdamConfig, GradientsParams, ModuleOptimizer, SgdConfig};
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use thiserror::Error;
 
+use adam::{AdamSettings, CpuAdam};
 pub use evaluate::{Evaluation, Evaluator};
 pub use self_test::{SelfTestError, compare};
 
@@ -45,7 +50,7 @@ pub trait Pacer {
 /// Takes local steps on one device.
 pub struct Trainer {
     network: Option<Network>,
-    optimizer: ModuleOptimizer,
+    optimizer: Optimizer,
     optimizer_settings: OptimizerSettings,
     device: Device,
     layout: Layout,
@@ -57,10 +62,11 @@ pub struct Trainer {
 impl Trainer {
     /// A trainer of the run's model; `layout` is the one inferred from the plan. Load parameters before the first step.
     pub fn new(plan: &RunPlan, layout: &Layout, device: &Device) -> Self {
+        let optimizer = Optimizer::new(&plan.worker.optimizer, device);
         let device = device.clone().autodiff();
         Self {
             network: Some(Network::new(&plan.model, layout, &device)),
-            optimizer: optimizer(&plan.worker.optimizer),
+            optimizer,
             optimizer_settings: plan.worker.optimizer.clone(),
             device,
             layout: layout.clone(),
@@ -77,7 +83,7 @@ impl Trainer {
 
     /// Forgets the optimizer's moments.
     pub fn reset_optimizer(&mut self) {
-        self.optimizer = optimizer(&self.optimizer_settings);
+        self.optimizer = Optimizer::new(&self.optimizer_settings, &self.device.clone().without_autodiff());
     }
 
     /// The flat parameters.
@@ -94,7 +100,7 @@ impl Trainer {
         let loss_sum = self.loss_sum(&network, batch, true);
         let loss = loss_sum.clone() / batch.samples.max(1) as f32;
         let gradients = GradientsParams::from_grads(loss.backward(), &network);
-        self.network = Some(self.optimizer.step(self.optimizer_settings.learning_rate(), network, gradients));
+        self.network = Some(self.optimizer.step(self.optimizer_settings.learning_rate(), network, gradients)?);
         Ok(loss_sum.detach().without_autodiff())
     }
 
@@ -131,11 +137,30 @@ impl Trainer {
     }
 }
 
-fn optimizer(settings: &OptimizerSettings) -> ModuleOptimizer {
-    match *settings {
-        OptimizerSettings::Sgd { .. } => SgdConfig::new().init(),
-        OptimizerSettings::Adam { beta_1, beta_2, epsilon, .. } => {
-            AdamConfig::new().with_beta_1(beta_1).with_beta_2(beta_2).with_epsilon(epsilon).init()
+/// What turns a gradient into a step: burn's own, and where that is slow ours.
+enum Optimizer {
+    Burn(Box<ModuleOptimizer>),
+    CpuAdam(CpuAdam),
+}
+
+impl Optimizer {
+    fn new(settings: &OptimizerSettings, device: &Device) -> Self {
+        match *settings {
+            OptimizerSettings::Sgd { .. } => Self::Burn(Box::new(SgdConfig::new().init())),
+            OptimizerSettings::Adam { learning_rate, beta_1, beta_2, epsilon } if *device == Device::flex() => {
+                let learning_rate = learning_rate as f32;
+                Self::CpuAdam(CpuAdam::new(AdamSettings { learning_rate, beta_1, beta_2, epsilon }))
+            }
+            OptimizerSettings::Adam { beta_1, beta_2, epsilon, .. } => Self::Burn(Box::new(
+                AdamConfig::new().with_beta_1(beta_1).with_beta_2(beta_2).with_epsilon(epsilon).init(),
+            )),
+        }
+    }
+
+    fn step(&mut self, rate: f64, network: Network, gradients: GradientsParams) -> Result<Network, DeviceError> {
+        match self {
+            Self::Burn(optimizer) => Ok(optimizer.step(rate, network, gradients)),
+            Self::CpuAdam(optimizer) => optimizer.step(network, gradients),
         }
     }
 }
@@ -162,6 +187,18 @@ fn masked_cross_entropy(logits: Tensor<2>, batch: &Batch, device: &Device) -> Te
     let mask = Tensor::<1>::from_data(TensorData::new(batch.mask.clone(), [rows]), device);
     let picked = log_softmax(logits, 1).gather(1, labels.reshape([rows, 1])).reshape([rows]);
     (picked * mask).sum().neg()
+}
+
+/// Reads from a device that answers at once, as the CPU does.
+fn read_now<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>, DeviceError> {
+    let mut answer = pin!(tensor.into_data_async());
+    match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(data) => {
+            let data = data.map_err(|error| DeviceError(format!("{error:?}")))?;
+            data.try_into_vec::<f32>().map_err(|error| DeviceError(format!("{error:?}")))
+        }
+        Poll::Pending => Err(DeviceError("the device does not answer at once".to_owned())),
+    }
 }
 
 async fn read(tensor: Tensor<1>) -> Result<Vec<f32>, DeviceError> {

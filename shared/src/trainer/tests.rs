@@ -156,3 +156,25 @@ fn the_self_test_accepts_itself_and_refuses_zeros_nans_and_small_errors() {
     let again = now(trainer.self_test(6)).expect("runs");
     assert!(compare(&again, &expected, &layout, 5).is_err(), "another seed's answer");
 }
+
+#[test]
+fn adam_in_one_pass_steps_as_burns_adam_does() {
+    let settings = OptimizerSettings::Adam { learning_rate: 0.01, beta_1: 0.9, beta_2: 0.999, epsilon: 1e-8 };
+    let layers = vec![Layer::Flatten {}, Layer::Linear { units: 5 }, Layer::Relu {}, Layer::Linear { units: 3 }];
+    let plan = plan(layers, settings);
+    let layout = infer_layout(&plan.model, &plan.data.sample_shape, plan.data.classes).expect("fits");
+    let train = |optimizer: Optimizer| {
+        let mut trainer = Trainer::new(&plan, &layout, &Device::flex());
+        trainer.optimizer = optimizer;
+        trainer.load(&initial_parameters(&layout, 5));
+        for _ in 0..10 {
+            now(trainer.window(&samples(30), &mut Always)).expect("trains");
+        }
+        now(trainer.parameters()).expect("reads")
+    };
+    let ours = train(Optimizer::new(&plan.worker.optimizer, &Device::flex()));
+    let burns = train(Optimizer::Burn(Box::new(AdamConfig::new().with_epsilon(1e-8).init())));
+    let furthest = ours.iter().zip(&burns).map(|(ours, burns)| (ours - burns).abs()).fold(0.0, f32::max);
+    assert!(furthest < 2e-5, "{furthest} apart after 40 steps");
+    assert!(ours.iter().zip(initial_parameters(&layout, 5)).any(|(after, before)| (after - before).abs() > 0.05));
+}

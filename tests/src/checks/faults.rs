@@ -1,10 +1,13 @@
 //! Tabs that are killed, frozen, reloaded and duplicated.
 
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use super::digits::{ONE_STEP, small_digits};
-use crate::process::{renderers, signal};
-use crate::server::{Server, exact, number};
+use crate::process::{below, is_alive, renderers, signal};
+use crate::server::{HANG, Server, exact, number};
 use crate::{Measured, Scale, tab};
 
 fn worker_of(workers: &[Value], id: u64) -> &Value {
@@ -37,6 +40,25 @@ pub async fn killed(_: Scale) -> anyhow::Result<Measured> {
     Ok(Measured::all(&[
         exact(&status),
         (dead > 0 && alive > 0, format!("the killed tab gave {dead}, the other {alive}")),
+    ]))
+}
+
+/// `kindling worker` dies by SIGKILL: it can tidy nothing up, and its browsers must go all the same.
+pub async fn orphans(_: Scale) -> anyhow::Result<Measured> {
+    let server = Server::start(&small_digits(1_000, "")).await?;
+    let mut worker = super::fashion::worker(&server, &["--backend", "cpu"])?;
+    in_mid_lease(&server, 1).await?;
+    let browsers = below(worker.id().context("the worker is gone")?)?;
+    worker.kill().await?;
+    let began = Instant::now();
+    while browsers.iter().any(|(id, _)| is_alive(*id)) && began.elapsed() < HANG {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let left: Vec<&str> =
+        browsers.iter().filter(|(id, _)| is_alive(*id)).map(|(_, command)| command.as_str()).collect();
+    Ok(Measured::all(&[
+        (browsers.len() > 1, format!("{} processes of its browser ran", browsers.len())),
+        (left.is_empty(), format!("left over: {left:?}")),
     ]))
 }
 

@@ -1,10 +1,15 @@
 //! One function for each acceptance bullet.
 
+mod big;
 mod digits;
+mod fashion;
 mod faults;
 mod page;
 mod protocol;
 mod run_file;
+mod smooth;
+mod speed;
+mod tools;
 mod webgpu;
 
 use std::pin::Pin;
@@ -49,4 +54,20 @@ checks! {
     "A-page": "no WebGPU, plain http on a LAN name, no wasm SIMD, a blocked WebSocket: the page says what is wrong \
         and what to do" => page::places,
     "A-versions": "ends of different versions refuse each other with a readable reason" => protocol::versions,
+    "A-orphans": "SIGKILL of `kindling worker`: no process of its browser remains" => faults::orphans,
+    "M-fashion": "Fashion-MNIST, MLP, two headless CPU tabs, 5 epochs: >= 86 %, samples_trained exact; a Python script \
+        finds the same accuracy in the files within 0.1 point" => fashion::mlp,
+    "M-cnn": "the CNN example by two native workers: >= 89 %" => fashion::cnn,
+    "M-native": "the MLP example by two native workers, and by one native and one tab" => fashion::native,
+    "M-big": "80 MB of parameters, two workers, a third leaves in the middle of an upload: the ledger ends exact" =>
+        big::big,
+    "M-loop": "the worker's loop with exchange at window 50 >= 90 % of the bare loop; the bare loop >= 5 x tf.js on wasm" =>
+        speed::training,
+    "M-exchange": "f32 >= 60 % of the echo's rate in every cell; int8 >= 2 x the f32 rate at 5,000,000 parameters" =>
+        speed::exchange,
+    "M-apply": "every codec is applied at >= 60 % of axpy's bandwidth" => speed::apply,
+    "M-smooth": "long tasks in 60 s of training: none, or no more than idle; the observer sees a block of 80 ms" =>
+        smooth::smooth,
+    "M-memory": "wasm, JavaScript heaps and server stay flat over 5,000 steps" => smooth::memory,
+    "M-tools": "two runs at once: dashboard, status, metrics and events are right while both train" => tools::tools,
 }

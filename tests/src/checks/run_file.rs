@@ -8,16 +8,9 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use super::digits::small_digits;
+use crate::idx::idx;
 use crate::server::binary;
 use crate::{Measured, Scale};
-
-/// An IDX file of unsigned bytes.
-fn idx(dimensions: &[u32], bytes: &[u8]) -> Vec<u8> {
-    let mut out = vec![0, 0, 8, dimensions.len() as u8];
-    out.extend(dimensions.iter().flat_map(|side| side.to_be_bytes()));
-    out.extend_from_slice(bytes);
-    out
-}
 
 fn gzip(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());

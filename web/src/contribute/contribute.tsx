@@ -38,6 +38,7 @@ export function Contribute({ run }: { run: string }) {
     dataset.samples = String(progress?.samples_accepted ?? 0);
     dataset.worker = String(progress?.worker ?? "");
     dataset.backend = progress?.backend ?? "";
+    dataset.memory = String(progress?.memory_bytes ?? 0);
     dataset.version = String(progress?.version ?? "");
     const stand = phase in text.phase ? `${words(phase as Progress["phase"])} · ` : "";
     document.title = `${stand}${status?.name ?? run} · ${text.wordmark}`;
@@ -154,7 +155,13 @@ function Invitation({ status }: { status: RunStatus }) {
         </div>
         <div>
           <dt>{text.facts.cost}</dt>
-          <dd>{text.facts.costText(bytes(status.data_bytes), bytes(status.parameters * 4))}</dd>
+          <dd>
+            {text.facts.costText(
+              bytes(status.data_bytes),
+              bytes(status.exchange.bytes_down),
+              bytes(status.exchange.bytes_up),
+            )}
+          </dd>
         </div>
         <div>
           <dt>{text.facts.sent}</dt>
@@ -201,6 +208,7 @@ function Working({ progress, contribution }: { progress: Progress; contribution:
         )}
       </div>
       {paused && <p>{text.pausedNote}</p>}
+      <Transfers progress={progress} />
       {progress.phase === "waiting" && progress.waiting_for && <p class="quiet">{progress.waiting_for}</p>}
       <dl class="figures">
         <div>
@@ -245,6 +253,29 @@ function Working({ progress, contribution }: { progress: Progress; contribution:
           </dd>
         </div>
       </dl>
+    </>
+  );
+}
+
+/** Smaller messages are over before they could be read of. */
+const LARGE = 4_000_000;
+
+function Transfers({ progress }: { progress: Progress }) {
+  const parts = [
+    { words: text.receiving, transfer: progress.receiving },
+    { words: text.sending, transfer: progress.sending },
+  ];
+  return (
+    <>
+      {parts.map(
+        ({ words, transfer }) =>
+          transfer &&
+          transfer.total >= LARGE && (
+            <p class="quiet" key={words("", "")}>
+              {words(bytes(transfer.done), bytes(transfer.total))}
+            </p>
+          ),
+      )}
     </>
   );
 }

@@ -19,7 +19,7 @@ export function Dashboard({ run }: { run: string }) {
   const log = useSignal(live.log);
   useClock(1_000);
   const status = state?.status ?? null;
-  const lastCommit = log.find((event) => event.kind === "commit_accepted")?.at ?? null;
+  const lastCommit = useSignal(live.lastCommitAt);
   const line = status ? verdict(status, lastCommit, live.now()) : null;
 
   useEffect(() => {

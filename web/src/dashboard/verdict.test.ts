@@ -22,6 +22,7 @@ const status: RunStatus = {
   metrics: { accuracy: 0.842 },
   traffic: { bytes_in: 1, bytes_out: 1 },
   data_bytes: 1,
+  exchange: { bytes_up: 1, bytes_down: 1 },
   started_at: 0,
   finished_at: null,
   stop_reason: null,

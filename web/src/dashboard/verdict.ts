@@ -24,7 +24,7 @@ export function verdict(status: RunStatus, lastCommitAt: number | null, now: num
     return { words: workers === 0 ? words.waiting : words.starting(words.workers(workers)), bad: false };
   }
   if (status.workers_active === 0) return { words: words.alone, bad: true };
-  const silent = lastCommitAt === null ? 0 : now - lastCommitAt;
+  const silent = now - (lastCommitAt ?? status.started_at);
   if (silent > STUCK_AFTER) return { words: words.stuck(Math.round(silent / 1000)), bad: true };
   const all = status.epochs * status.train_samples;
   const share = status.samples_trained / all;

@@ -3,6 +3,7 @@ import type { Backend } from "./Backend";
 import type { Phase } from "./Phase";
 import type { Refusal } from "./Refusal";
 import type { RunSummary } from "./RunSummary";
+import type { Transfer } from "./Transfer";
 
 /**
  * What the page shows of a session.
@@ -52,6 +53,14 @@ loss: number | null,
  * The centre's version number that the worker has.
  */
 version: number | null, 
+/**
+ * Parameters on their way to this worker.
+ */
+receiving: Transfer | null, 
+/**
+ * A commit on its way to the server.
+ */
+sending: Transfer | null, 
 /**
  * Bytes received over the socket and as shards.
  */

@@ -19,8 +19,8 @@ export const text = {
     work: "The work",
     workText: "Your device computes in the background. It gets warm and uses power; pause at any time.",
     cost: "The cost",
-    costText: (data: string, exchange: string) =>
-      `Up to ${data} of training data once, then ${exchange} each way at every exchange.`,
+    costText: (data: string, down: string, up: string) =>
+      `Up to ${data} of training data once, then ${down} down and ${up} up at every exchange.`,
     sent: "What is sent",
     sentText:
       "Changes of the parameters, the loss, your speed, the name of your graphics adapter, and a random key that this browser made up. Nothing else of you or your device.",
@@ -49,6 +49,8 @@ export const text = {
     refused: "Refused",
     ended: "Done",
   } satisfies Record<Phase, string>,
+  receiving: (done: string, total: string) => `Receiving the parameters: ${done} of ${total}`,
+  sending: (done: string, total: string) => `Sending the result: ${done} of ${total}`,
   opening: "Getting the training program …",
   figures: {
     given: "Samples given",

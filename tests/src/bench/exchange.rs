@@ -1,0 +1,339 @@
+//! Exchanges a second: sessions push prepared deltas and take the centre back, beside an echo of the same bytes.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use futures_util::future::{try_join, try_join_all};
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt as _, StreamExt as _};
+use kindling_shared::params::{Codec, Encoded};
+use kindling_shared::protocol::{CommitHeader, CommitId, Lease, ToServer, ToWorker, Verdict, Version};
+use serde::Serialize;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
+
+use super::{Rounds, process};
+use crate::peer::{self, Peer};
+use crate::server::Server;
+
+type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+/// How long and how often is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Rounds; ours and the echo take turns.
+    pub rounds: usize,
+    /// Of each round.
+    pub seconds: f64,
+}
+
+/// A model of an exact size, on images of this shape.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Parameters of the model.
+    pub parameters: usize,
+    height: u32,
+    width: u32,
+    units: u32,
+}
+
+/// 784-256-10, the MLP of the Fashion-MNIST example.
+pub const SMALL: Size = Size { parameters: 203_530, height: 28, width: 28, units: 256 };
+/// Five million parameters exactly.
+pub const LARGE: Size = Size { parameters: 5_000_000, height: 2, width: 1_963, units: 1_270 };
+
+/// One cell of the table.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cell {
+    /// Always `exchange`.
+    pub bench: &'static str,
+    /// Length of the vector.
+    pub parameters: usize,
+    /// Codec of both ways.
+    pub codec: Codec,
+    /// Sessions at a time.
+    pub sessions: usize,
+    /// Exchanges a second of all sessions together.
+    pub rate: Rounds,
+    /// The same of the echo.
+    pub echo: Rounds,
+    /// Median of ours over the echo's.
+    pub ratio: f64,
+    /// Milliseconds of CPU that the server took for an exchange.
+    pub server_cpu_ms: f64,
+    /// The most memory that the server ever had, in MiB.
+    pub server_peak_mib: f64,
+}
+
+const SAMPLES: u32 = 4_096;
+
+fn run_file(size: Size, codec: Codec) -> anyhow::Result<String> {
+    let codec = serde_json::to_string(&codec)?;
+    Ok(format!(
+        r#"
+name = "exchange"
+[data]
+format = "idx"
+train = {{ features = "${{KINDLING_BENCH}}/x", labels = "${{KINDLING_BENCH}}/y" }}
+validation = 0.002
+[model]
+layers = [{{ kind = "flatten" }}, {{ kind = "linear", units = {} }}, {{ kind = "relu" }}, {{ kind = "linear", units = 10 }}]
+[worker]
+batch_size = 1
+[strategy]
+upload_codec = {codec}
+download_codec = {codec}
+[stop]
+epochs = 1000000
+"#,
+        size.units
+    ))
+}
+
+/// Writes images of a pattern as IDX files: nobody learns from them here.
+pub fn write_data(size: Size, folder: &std::path::Path) -> anyhow::Result<()> {
+    let pixels = size.height * size.width;
+    let mut images = vec![0, 0, 8, 3];
+    for side in [SAMPLES, size.height, size.width] {
+        images.extend(side.to_be_bytes());
+    }
+    images.extend((0..SAMPLES * pixels).map(|index| (index % 251) as u8));
+    let mut labels = vec![0, 0, 8, 1];
+    labels.extend(SAMPLES.to_be_bytes());
+    labels.extend((0..SAMPLES).map(|index| (index % 10) as u8));
+    std::fs::write(folder.join("x"), images)?;
+    Ok(std::fs::write(folder.join("y"), labels)?)
+}
+
+/// Measures every codec with so many sessions on a model of this size, in turns with the echo at `echo_url`.
+pub async fn measure(
+    size: Size,
+    sessions: usize,
+    codecs: &[Codec],
+    effort: Effort,
+    echo_url: &str,
+) -> anyhow::Result<Vec<Cell>> {
+    let folder = tempfile::tempdir()?;
+    write_data(size, folder.path())?;
+    let mut cells = Vec::new();
+    for &codec in codecs {
+        let environment = [("KINDLING_BENCH", folder.path())];
+        let server = Server::start_in(&[&run_file(size, codec)?], &[], &environment).await?;
+        let delta: Vec<f32> = (0..size.parameters).map(|index| ((index as f32).sin() + 0.1) * 1e-6).collect();
+        let update = Encoded::new(&delta, codec);
+        let chunks: Vec<Bytes> = update.chunks().iter().map(|chunk| ToServer::Tensor(chunk.clone()).encode()).collect();
+        let mut ours = Vec::new();
+        let mut theirs = Vec::new();
+        for index in 0..sessions {
+            ours.push(Session::join(&server, index as u8 + 1, &chunks).await?);
+            theirs.push(Echo::connect(echo_url, &chunks).await?);
+        }
+        let id = server.process_id().context("the server is gone")?;
+        let (mut rates, mut echo_rates, mut cpu, mut exchanges) = (Vec::new(), Vec::new(), 0.0, 0);
+        for _ in 0..effort.rounds {
+            let (_, rate) = round(&mut theirs, effort.seconds).await?;
+            echo_rates.push(rate);
+            let before = process::cpu_seconds(id)?;
+            let (count, rate) = round(&mut ours, effort.seconds).await?;
+            cpu += process::cpu_seconds(id)? - before;
+            exchanges += count;
+            rates.push(rate);
+        }
+        let accepted = crate::server::number(&server.status()?, "/commits/accepted");
+        if accepted < exchanges {
+            bail!("{exchanges} exchanges, but the server accepted {accepted} commits");
+        }
+        let (rate, echo) = (Rounds::of(rates), Rounds::of(echo_rates));
+        cells.push(Cell {
+            bench: "exchange",
+            parameters: size.parameters,
+            codec,
+            sessions,
+            ratio: rate.median / echo.median,
+            rate,
+            echo,
+            server_cpu_ms: cpu * 1e3 / exchanges.max(1) as f64,
+            server_peak_mib: process::peak_mib(id)?,
+        });
+    }
+    Ok(cells)
+}
+
+/// Something that can be exchanged with.
+trait Exchange: Send {
+    fn exchange(&mut self) -> impl Future<Output = anyhow::Result<()>> + Send;
+}
+
+/// Lets all of them exchange for a while; returns how many exchanges there were, and how many a second.
+async fn round<E: Exchange>(all: &mut [E], seconds: f64) -> anyhow::Result<(u64, f64)> {
+    let began = Instant::now();
+    let until = began + Duration::from_secs_f64(seconds);
+    let counts = try_join_all(all.iter_mut().map(|one| async move {
+        let mut count = 0_u64;
+        while Instant::now() < until {
+            one.exchange().await?;
+            count += 1;
+        }
+        anyhow::Ok(count)
+    }))
+    .await?;
+    let count = counts.iter().sum();
+    Ok((count, count as f64 / began.elapsed().as_secs_f64()))
+}
+
+/// A worker that computes nothing: its delta is prepared.
+struct Session {
+    sink: SplitSink<Socket, Message>,
+    stream: SplitStream<Socket>,
+    chunks: Vec<Bytes>,
+    elements: u64,
+    lease: Lease,
+    sequence: u32,
+    base: Version,
+}
+
+impl Session {
+    async fn join(server: &Server, contributor: u8, chunks: &[Bytes]) -> anyhow::Result<Self> {
+        let mut peer = Peer::join(server, contributor).await?;
+        let lease = peer.lease().await?;
+        let (base, centre) = peer.pull().await?;
+        let (sink, stream) = peer.into_socket().split();
+        Ok(Self { sink, stream, chunks: chunks.to_vec(), elements: centre.len() as u64, lease, sequence: 0, base })
+    }
+
+    /// The next message that is no ping.
+    async fn receive(&mut self) -> anyhow::Result<ToWorker> {
+        match receive(&mut self.stream).await? {
+            ToWorker::Ping(nonce) => {
+                self.sink.send(Message::Binary(ToServer::Pong(nonce).encode())).await?;
+                Box::pin(self.receive()).await
+            }
+            frame => Ok(frame),
+        }
+    }
+
+    async fn next_lease(&mut self) -> anyhow::Result<()> {
+        self.sink.send(Message::Binary(ToServer::LeaseRequest(()).encode())).await?;
+        loop {
+            match self.receive().await? {
+                ToWorker::Lease(lease) => {
+                    (self.lease, self.sequence) = (lease, 0);
+                    return Ok(());
+                }
+                ToWorker::NoWork(_) => {}
+                other => bail!("expected a lease, got {other:?}"),
+            }
+        }
+    }
+}
+
+impl Exchange for Session {
+    async fn exchange(&mut self) -> anyhow::Result<()> {
+        if self.sequence == peer::samples(&self.lease) {
+            self.next_lease().await?;
+        }
+        let id = CommitId { lease: self.lease.id, sequence: self.sequence };
+        let (base, elements) = (self.base, self.elements);
+        let header = CommitHeader { id, base, steps: 1, samples: 1, loss: 1.0, compute_ms: 1, elements };
+        self.sequence += 1;
+        let (sink, stream, chunks) = (&mut self.sink, &mut self.stream, &self.chunks);
+        let sending = async {
+            sink.feed(Message::Binary(ToServer::Commit(header).encode())).await?;
+            for chunk in chunks {
+                sink.feed(Message::Binary(chunk.clone())).await?;
+            }
+            sink.feed(Message::Binary(ToServer::Pull(()).encode())).await?;
+            anyhow::Ok(sink.flush().await?)
+        };
+        let receiving = async {
+            let (mut missing, mut newest, mut ping) = (None, base, None);
+            while missing != Some(0) {
+                match receive(stream).await? {
+                    ToWorker::Verdict(Verdict::Accepted { .. }) => {}
+                    ToWorker::Snapshot(header) => (newest, missing) = (header.version, Some(header.elements)),
+                    ToWorker::Tensor(chunk) => missing = missing.map(|missing| missing - chunk.count() as u64),
+                    ToWorker::Ping(nonce) => ping = Some(nonce),
+                    other => bail!("expected a verdict and a centre, got {other:?}"),
+                }
+            }
+            Ok((newest, ping))
+        };
+        let ((), (newest, ping)) = try_join(sending, receiving).await?;
+        self.base = newest;
+        if let Some(nonce) = ping {
+            self.sink.send(Message::Binary(ToServer::Pong(nonce).encode())).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn receive(stream: &mut SplitStream<Socket>) -> anyhow::Result<ToWorker> {
+    loop {
+        match stream.next().await.context("the socket is gone")?? {
+            Message::Binary(bytes) => return Ok(ToWorker::decode(&bytes)?),
+            Message::Close(frame) => bail!("closed: {frame:?}"),
+            _ => {}
+        }
+    }
+}
+
+/// The same bytes, there and back.
+struct Echo {
+    sink: SplitSink<Socket, Message>,
+    stream: SplitStream<Socket>,
+    chunks: Vec<Bytes>,
+}
+
+impl Echo {
+    async fn connect(url: &str, chunks: &[Bytes]) -> anyhow::Result<Self> {
+        let without_nagle = true;
+        let (socket, _) = connect_async_with_config(url, None, without_nagle).await?;
+        let (sink, stream) = socket.split();
+        Ok(Self { sink, stream, chunks: chunks.to_vec() })
+    }
+}
+
+impl Exchange for Echo {
+    async fn exchange(&mut self) -> anyhow::Result<()> {
+        let (sink, stream, chunks) = (&mut self.sink, &mut self.stream, &self.chunks);
+        let sending = async {
+            for chunk in chunks {
+                sink.feed(Message::Binary(chunk.clone())).await?;
+            }
+            anyhow::Ok(sink.flush().await?)
+        };
+        let receiving = async {
+            for chunk in chunks {
+                let message = stream.next().await.context("the echo is gone")??;
+                if message.len() != chunk.len() {
+                    bail!("an echo of {} bytes for {}", message.len(), chunk.len());
+                }
+            }
+            Ok(())
+        };
+        try_join(sending, receiving).await.map(drop)
+    }
+}
+
+/// The echo in a process of its own, as our server is in one: this program, called with `echo`.
+pub struct EchoProcess {
+    _child: Child,
+    /// Its address.
+    pub url: String,
+}
+
+impl EchoProcess {
+    /// Starts it.
+    pub async fn start() -> anyhow::Result<Self> {
+        let mut child =
+            Command::new(std::env::current_exe()?).arg("echo").stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
+        let stdout = child.stdout.take().context("stdout is piped")?;
+        let url = BufReader::new(stdout).lines().next_line().await?.context("the echo printed nothing")?;
+        Ok(Self { _child: child, url })
+    }
+}

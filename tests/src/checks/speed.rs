@@ -1,0 +1,124 @@
+//! How fast it is, judged by the ratios of `cargo xtask bench`. The short forms look only whether the benchmarks work.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use kindling_shared::params::Codec;
+use serde_json::Value;
+use tokio::process::Command;
+
+use crate::bench::{apply, echo, exchange, training};
+use crate::{Measured, Scale};
+
+/// The lines of a benchmark.
+async fn bench(name: &str) -> anyhow::Result<Vec<Value>> {
+    let output = Command::new("cargo")
+        .args(["xtask", "bench", name])
+        .env_remove("KINDLING_SERVER")
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .await?;
+    anyhow::ensure!(output.status.success(), "cargo xtask bench {name}: {}", output.status);
+    let lines = String::from_utf8(output.stdout)?;
+    lines
+        .lines()
+        .filter(|line| line.starts_with('{'))
+        .map(|line| serde_json::from_str(line).context("a line"))
+        .collect()
+}
+
+fn value(line: &Value, pointer: &str) -> f64 {
+    line.pointer(pointer).and_then(Value::as_f64).unwrap_or(f64::NAN)
+}
+
+pub async fn exchange(scale: Scale) -> anyhow::Result<Measured> {
+    if scale == Scale::Short {
+        let effort = exchange::Effort { rounds: 1, seconds: 0.2 };
+        let (url, echoing) = echo::start().await?;
+        let echoing = tokio::spawn(echoing);
+        let cells = exchange::measure(exchange::SMALL, 2, &Codec::ALL, effort, &url).await?;
+        echoing.abort();
+        let rates: Vec<f64> = cells.iter().map(|cell| cell.rate.median).collect();
+        return Ok(Measured::all(&[(
+            rates.iter().all(|rate| *rate > 0.0),
+            format!("exchanges a second: {rates:.0?}"),
+        )]));
+    }
+    let lines = bench("exchange").await?;
+    let cell = |parameters: f64, sessions: f64, codec: &str| {
+        lines.iter().find(|line| {
+            value(line, "/parameters") == parameters && value(line, "/sessions") == sessions && line["codec"] == codec
+        })
+    };
+    let mut facts = vec![(lines.len() == 12, format!("{} cells", lines.len()))];
+    for parameters in [203_530.0, 5_000_000.0] {
+        for sessions in [1.0, 2.0, 8.0] {
+            let exact = cell(parameters, sessions, "f32").context("no cell")?;
+            let (ratio, rate) = (value(exact, "/ratio"), value(exact, "/rate/median"));
+            let words = format!(
+                "{parameters} x {sessions}: {rate:.0}/s, {:.0} % of the echo, {:.2} ms of CPU, peak {:.0} MiB",
+                ratio * 100.0,
+                value(exact, "/server_cpu_ms"),
+                value(exact, "/server_peak_mib")
+            );
+            facts.push((ratio >= 0.6, words));
+            if parameters > 1e6 {
+                let small = cell(parameters, sessions, "int8").context("no cell")?;
+                let gain = value(small, "/rate/median") / rate;
+                facts.push((gain >= 2.0, format!("int8 is {gain:.1} times as fast")));
+            }
+        }
+    }
+    Ok(Measured::all(&facts))
+}
+
+pub async fn apply(scale: Scale) -> anyhow::Result<Measured> {
+    if scale == Scale::Short {
+        let ratios: Vec<f64> =
+            Codec::ALL.iter().map(|&codec| apply::measure(50_000, codec, 1, Duration::from_millis(20)).ratio).collect();
+        return Ok(Measured::all(&[(ratios.iter().all(|ratio| *ratio > 0.0), format!("of axpy: {ratios:.2?}"))]));
+    }
+    let facts = bench("apply").await?;
+    let fact = |line: &Value| {
+        let ratio = value(line, "/ratio");
+        let words = format!(
+            "{} of {}: {:.1} GB/s, {:.0} % of axpy",
+            line["codec"],
+            line["parameters"],
+            value(line, "/gb_per_second/median"),
+            ratio * 100.0
+        );
+        (ratio >= 0.6, words)
+    };
+    let facts: Vec<(bool, String)> = facts.iter().map(fact).collect();
+    anyhow::ensure!(facts.len() == 6, "{} lines", facts.len());
+    Ok(Measured::all(&facts))
+}
+
+pub async fn training(scale: Scale) -> anyhow::Result<Measured> {
+    if scale == Scale::Short {
+        let folder = tempfile::tempdir()?;
+        let (worker, bare) = training::once("10", 1.0, folder.path()).await?;
+        return Ok(Measured::all(&[(
+            worker > 0.0 && bare > 0.0,
+            format!("steps a second: {worker:.0}, bare {bare:.0}"),
+        )]));
+    }
+    let lines = bench("training").await?;
+    anyhow::ensure!(lines.len() == training::WINDOWS.len(), "{} lines", lines.len());
+    let mut facts = Vec::new();
+    for line in &lines {
+        let (loop_ratio, to_tfjs) = (value(line, "/worker_over_bare"), value(line, "/bare_over_tfjs"));
+        let words = format!(
+            "window {}: worker {:.0}, bare {:.0}, tf.js {:.0} steps/s: {:.0} % of bare, {to_tfjs:.1} times tf.js",
+            line["window"],
+            value(line, "/worker/median"),
+            value(line, "/bare/median"),
+            value(line, "/tfjs/median"),
+            loop_ratio * 100.0
+        );
+        let judged = line["window"] == "50";
+        facts.push((!judged || (loop_ratio >= 0.9 && to_tfjs >= 5.0), words));
+    }
+    Ok(Measured::all(&facts))
+}
