@@ -10,10 +10,10 @@ use crate::run::{DataPlan, StrategySettings, WorkerSettings};
 
 /// Runs a future that is never pending: the CPU answers at once.
 fn now<T>(future: impl Future<Output = T>) -> T {
-    let mut future = std::pin::pin!(future);
-    match future.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
-        std::task::Poll::Ready(value) => value,
-        std::task::Poll::Pending => panic!("the CPU device must answer at once"),
+    let mut future = pin!(future);
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("the CPU device must answer at once"),
     }
 }
 

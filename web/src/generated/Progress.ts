@@ -70,6 +70,10 @@ bytes_in: number,
  */
 bytes_out: number, 
 /**
+ * Bytes of the training program's memory, as its shell measures it; 0 where it does not.
+ */
+memory_bytes: number, 
+/**
  * Why there is no work at the moment, in the server's words.
  */
 waiting_for: string | null, 

@@ -6,10 +6,11 @@ pub(super) struct F32;
 
 impl Coding for F32 {
     fn encode(&self, values: &[f32], out: &mut Vec<u8>) {
-        let start = out.len();
-        out.resize(start + values.len() * 4, 0);
-        for (bytes, value) in out[start..].as_chunks_mut::<4>().0.iter_mut().zip(values) {
-            *bytes = value.to_le_bytes();
+        if cfg!(target_endian = "little") {
+            // The bytes in memory are the bytes on the wire: one copy.
+            out.extend_from_slice(bytemuck::cast_slice(values));
+        } else {
+            out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
         }
     }
 
@@ -24,8 +25,12 @@ impl Coding for F32 {
     }
 
     fn decode(&self, payload: &[u8], target: &mut [f32]) {
-        for (value, new) in target.iter_mut().zip(floats(payload)) {
-            *value = new;
+        if cfg!(target_endian = "little") && payload.len() == 4 * target.len() {
+            bytemuck::cast_slice_mut(target).copy_from_slice(payload);
+        } else {
+            for (value, new) in target.iter_mut().zip(floats(payload)) {
+                *value = new;
+            }
         }
     }
 }
