@@ -9,7 +9,7 @@ use kindling_shared::model::infer_layout;
 use kindling_shared::params::{Assembler, Codec, Encoded, Layout};
 use kindling_shared::protocol::{Backend, SelfTestAnswer, SnapshotHeader, ToServer};
 use kindling_shared::run::RunPlan;
-use kindling_shared::session::{self, Job, Identity, Input, Phase, Session};
+use kindling_shared::session::{self, Identity, Input, Job, Phase, Session};
 use kindling_shared::strategy::{self, Commit, ServerHalf};
 use kindling_shared::trainer::WindowResult;
 use sha2::{Digest as _, Sha256};

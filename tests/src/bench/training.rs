@@ -1,15 +1,16 @@
 //! The worker's loop in the browser, with exchange, beside the bare training loop of the same module and beside tf.js.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use axum::Router;
-use axum::routing::get_service;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse as _, Response};
 use kindling::headless::devtools::Browser;
 use kindling::runfile;
 use serde::Serialize;
-use tower_http::services::ServeDir;
 
 use super::Rounds;
 use crate::server::{Server, number};
@@ -173,7 +174,22 @@ async fn serve_baseline() -> anyhow::Result<String> {
     }
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}", listener.local_addr()?);
-    let router = Router::new().fallback_service(get_service(ServeDir::new(folder)));
+    let router = Router::new().fallback(move |uri: Uri| file(folder.clone(), uri));
     tokio::spawn(async move { axum::serve(listener, router).await });
     Ok(url)
+}
+
+/// A file of the baseline's folder.
+async fn file(folder: PathBuf, uri: Uri) -> Response {
+    let path = uri.path().trim_start_matches('/');
+    let kind = match path.rsplit('.').next() {
+        Some("html") => "text/html",
+        Some("js") => "text/javascript",
+        Some("wasm") => "application/wasm",
+        _ => "application/octet-stream",
+    };
+    match tokio::fs::read(folder.join(path)).await {
+        Ok(bytes) if !path.contains("..") => ([(CONTENT_TYPE, kind)], bytes).into_response(),
+        _ => StatusCode::NOT_FOUND.into_response(),
+    }
 }
