@@ -217,18 +217,29 @@ impl Session {
         }
     }
 
+    /// The next lease, and the newest centre: others may have gone on while this session waited for work.
     async fn next_lease(&mut self) -> anyhow::Result<()> {
         self.sink.send(Message::Binary(ToServer::LeaseRequest(()).encode())).await?;
         loop {
             match self.receive().await? {
                 ToWorker::Lease(lease) => {
                     (self.lease, self.sequence) = (lease, 0);
-                    return Ok(());
+                    break;
                 }
                 ToWorker::NoWork(_) => {}
                 other => bail!("expected a lease, got {other:?}"),
             }
         }
+        self.sink.send(Message::Binary(ToServer::Pull(()).encode())).await?;
+        let mut missing = None;
+        while missing != Some(0) {
+            match self.receive().await? {
+                ToWorker::Snapshot(header) => (self.base, missing) = (header.version, Some(header.elements)),
+                ToWorker::Tensor(chunk) => missing = missing.map(|missing| missing - chunk.count() as u64),
+                other => bail!("expected a centre, got {other:?}"),
+            }
+        }
+        Ok(())
     }
 }
 
