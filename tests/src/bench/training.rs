@@ -13,7 +13,7 @@ use kindling::runfile;
 use serde::Serialize;
 
 use super::Rounds;
-use crate::server::{Server, number};
+use crate::server::{HANG, Server, number};
 use crate::tab;
 
 /// Local steps between two exchanges, as the run file writes them.
@@ -152,6 +152,14 @@ async fn bare_loop(
 async fn tfjs_loop(browser: &Browser, baseline: &str, window: &str, seconds: f64) -> anyhow::Result<f64> {
     let page = browser.open_page().await?;
     page.navigate(&format!("{baseline}/loop.html")).await?;
+    let began = Instant::now();
+    // While the page loads there is nothing to evaluate in.
+    while page.evaluate("typeof bareLoop").await.ok() != Some("function".into()) {
+        if began.elapsed() > HANG {
+            bail!("{baseline}/loop.html does not load");
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     let backend = page.evaluate("ready").await?;
     if backend["backend"] != "wasm" || backend["simd"] != true {
         bail!("tf.js must run on wasm with SIMD to be a fair baseline, it runs on {backend}");
