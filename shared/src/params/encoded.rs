@@ -70,11 +70,6 @@ impl Encoded {
         self.elements
     }
 
-    /// How the elements are encoded.
-    pub const fn codec(&self) -> Codec {
-        self.codec
-    }
-
     /// Bytes of the payload.
     pub fn bytes(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.payload().len()).sum()

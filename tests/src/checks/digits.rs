@@ -7,6 +7,7 @@ use anyhow::{Context as _, bail};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
+use super::fashion::{ONE_TAB, TWO_TABS, worker};
 use crate::server::{HANG, Server, binary, exact, number};
 use crate::{Measured, Scale, tab};
 
@@ -100,11 +101,11 @@ pub async fn digits(scale: Scale) -> anyhow::Result<Measured> {
         return small_with_two_workers().await;
     }
     let server = Server::demo().await?;
-    let mut first = worker(&server, 1)?;
+    let mut first = worker(&server, ONE_TAB)?;
     server.until("the first commit", |status| number(status, "/version") > 0).await?;
     let began = Instant::now();
     tokio::time::sleep(Duration::from_secs(15)).await;
-    let mut second = worker(&server, 1)?;
+    let mut second = worker(&server, ONE_TAB)?;
     let status = server.finished().await?;
     let took = began.elapsed().as_secs();
     let (first, second) = (first.wait().await?, second.wait().await?);
@@ -124,7 +125,7 @@ pub async fn digits(scale: Scale) -> anyhow::Result<Measured> {
 
 async fn small_with_two_workers() -> anyhow::Result<Measured> {
     let server = Server::start(&small_digits(25, "")).await?;
-    let mut workers = worker(&server, 2)?;
+    let mut workers = worker(&server, TWO_TABS)?;
     let status = server.finished().await?;
     let accuracy = status["metrics"]["accuracy"].as_f64().unwrap_or(0.0);
     let code = workers.wait().await?;
@@ -135,17 +136,10 @@ async fn small_with_two_workers() -> anyhow::Result<Measured> {
     ]))
 }
 
-fn worker(server: &Server, count: u32) -> anyhow::Result<tokio::process::Child> {
-    Ok(Command::new(binary()?)
-        .args(["worker", "--url", &server.url, "--backend", "cpu", "--count", &count.to_string()])
-        .kill_on_drop(true)
-        .spawn()?)
-}
-
 pub async fn lone(_: Scale) -> anyhow::Result<Measured> {
     let server = Server::start(&small_digits(6, "")).await?;
     let began = server.until("the first evaluation", |status| status["loss"]["validation"].is_f64()).await?;
-    let mut lone = worker(&server, 1)?;
+    let mut lone = worker(&server, ONE_TAB)?;
     let status = server.finished().await?;
     let code = lone.wait().await?;
     let loss = |status: &serde_json::Value| status["loss"]["validation"].as_f64().unwrap_or(f64::NAN);

@@ -105,14 +105,17 @@ async fn full(name: &str, each: &[&[&str]], least: f64) -> anyhow::Result<Measur
     Ok(Measured::all(&judged(server, workers, &features, &labels, least).await?))
 }
 
-const TWO_TABS: &[&[&str]] = &[&["--count", "2", "--backend", "cpu"]];
+/// Arguments of `kindling worker` for one tab on the CPU.
+pub const ONE_TAB: &[&str] = &["--backend", "cpu"];
+/// For two of them in one browser.
+pub const TWO_TABS: &[&str] = &["--count", "2", "--backend", "cpu"];
 const TWO_NATIVE: &[&[&str]] = &[&["--native", "--count", "2"]];
 /// The slower one first, so that it is there when the fast one begins.
-const ONE_OF_EACH: &[&[&str]] = &[&["--backend", "cpu"], &["--native"]];
+const ONE_OF_EACH: &[&[&str]] = &[ONE_TAB, &["--native"]];
 
 pub async fn mlp(scale: Scale) -> anyhow::Result<Measured> {
     if scale == Scale::Full {
-        return full("fashion-mnist.toml", TWO_TABS, 0.86).await;
+        return full("fashion-mnist.toml", &[TWO_TABS], 0.86).await;
     }
     short(&small_digits(12, "upload_codec = \"int8\"\ndownload_codec = \"f16\""), &[&["--native"]], 0.85).await
 }
