@@ -12,13 +12,10 @@ mod shell;
 mod socket;
 
 use futures_channel::mpsc;
-use kindling_shared::protocol::{Backend, Capabilities, Trouble};
+use kindling_shared::protocol::{Backend, Capabilities, Trouble, limits};
 use kindling_shared::session::{Identity, Input};
 use serde::Deserialize;
 use wasm_bindgen::prelude::*;
-
-/// Inputs that may wait while the device computes. A snapshot is one input a megabyte.
-const INPUTS: usize = 1_024;
 
 /// What the page gives a new worker.
 #[derive(Deserialize)]
@@ -91,7 +88,7 @@ pub fn start(config: &str, report: js_sys::Function) -> Result<Handle, JsValue> 
         secret(&config.contributor).ok_or_else(|| JsValue::from_str("the contributor's key is damaged"))?;
     let capabilities =
         Capabilities { backend: config.backend, adapter: config.adapter.clone(), software: config.software };
-    let (inputs, receiver) = mpsc::channel(INPUTS);
+    let (inputs, receiver) = mpsc::channel(limits::WORKER_QUEUE);
     let shell = shell::Shell::new(config, contributor, capabilities, inputs.clone(), report);
     wasm_bindgen_futures::spawn_local(shell.run(receiver));
     Ok(Handle { inputs })

@@ -23,7 +23,7 @@ interface Handle {
   device_lost: (detail: string) => void;
 }
 interface Module {
-  default: (options: { module_or_path: string }) => Promise<unknown>;
+  default: (options: { module_or_path: string }) => Promise<{ __wasm_call_ctors: () => void }>;
   start: (config: string, report: (message: string) => void) => Handle;
 }
 interface Device {
@@ -52,7 +52,8 @@ async function start(command: Start) {
     const device = command.backend === "cpu" ? CPU : await findGpu(command.backend === "webgpu");
     if (!device) return post({ kind: "failed", reason: "there is no WebGPU adapter" });
     const module = (await import(/* @vite-ignore */ new URL("wasm/kindling_client.js", command.root).href)) as Module;
-    await module.default({ module_or_path: new URL("wasm/kindling_client_bg.wasm", command.root).href });
+    const wasm = await module.default({ module_or_path: new URL("wasm/kindling_client_bg.wasm", command.root).href });
+    wasm.__wasm_call_ctors();
     const { socketUrl, apiUrl, run, contributor, identity, trouble } = command;
     const fallBack = command.backend !== "webgpu";
     const config = { socketUrl, apiUrl, run, contributor, identity, trouble, fallBack, ...device };

@@ -151,6 +151,8 @@ pub fn binary(profile: Profile) -> PathBuf {
 }
 
 fn root() -> anyhow::Result<PathBuf> {
-    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    // As cargo says it now: another checkout may have built this binary, where both share a target folder.
+    let here =
+        std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     here.parent().map(PathBuf::from).context("xtask has no folder above it")
 }

@@ -14,6 +14,9 @@ pub const TARGET: &str = "wasm32-unknown-unknown";
 /// Without it flex is 2.7 times slower. A RUSTFLAGS variable of the caller would replace it: it is set here.
 const FLAGS: &str = "-C target-feature=+simd128";
 
+/// The module's static constructors, which the worker's script calls once.
+const CONSTRUCTORS: &str = "__wasm_call_ctors";
+
 /// Builds the module into the assets of `profile`.
 pub fn build(profile: Profile) -> anyhow::Result<()> {
     add_target()?;
@@ -32,7 +35,7 @@ pub fn build(profile: Profile) -> anyhow::Result<()> {
     std::fs::create_dir_all(&out)?;
     let made_from = stamp::hash(&[&module])?;
     stamp::unless_done(&out.join(".stamp"), &made_from, || {
-        check_simd(&module)?;
+        check_speed(&module)?;
         let mut bindgen = Bindgen::new();
         bindgen.input_path(&module).web(true)?.typescript(false).out_name("kindling_client");
         bindgen.generate(&out).context("wasm-bindgen failed")?;
@@ -51,19 +54,33 @@ pub fn add_target() -> anyhow::Result<()> {
         .context("the wasm target cannot be added: is there a network?")
 }
 
-fn check_simd(module: &Path) -> anyhow::Result<()> {
+/// What would only be slow, and so pass unseen.
+fn check_speed(module: &Path) -> anyhow::Result<()> {
     let bytes = std::fs::read(module)?;
+    let (mut simd, mut constructors) = (false, false);
     for payload in Parser::new(0).parse_all(&bytes) {
-        let Payload::CodeSectionEntry(body) = payload? else {
-            continue;
-        };
-        for operator in body.get_operators_reader()? {
-            if matches!(operator?, Operator::F32x4Mul | Operator::F32x4Add) {
-                return Ok(());
+        match payload? {
+            Payload::ExportSection(exports) => {
+                for export in exports {
+                    constructors |= export?.name == CONSTRUCTORS;
+                }
             }
+            Payload::CodeSectionEntry(body) if !simd => {
+                for operator in body.get_operators_reader()? {
+                    simd |= matches!(operator?, Operator::F32x4Mul | Operator::F32x4Add);
+                }
+            }
+            _ => {}
         }
     }
-    bail!("{} holds no SIMD opcode: training would be 2.7 times slower; is the target's feature set?", module.display())
+    let module = module.display();
+    if !simd {
+        bail!("{module} holds no SIMD opcode: training would be 2.7 times slower; is the target's feature set?");
+    }
+    if !constructors {
+        bail!("{module} does not export {CONSTRUCTORS}: every call into it would run them; see client-wasm/build.rs");
+    }
+    Ok(())
 }
 
 /// The one of `node_modules`: older ones on PATH break the module.

@@ -38,7 +38,8 @@ pub fn accept(runs: Arc<Runs>, headers: &HeaderMap, upgrade: WebSocketUpgrade) -
     let upgrade = upgrade
         .max_message_size(limits::MESSAGE_BYTES)
         .max_frame_size(limits::MESSAGE_BYTES)
-        .max_write_buffer_size(limits::OUTBOX_BYTES);
+        .max_write_buffer_size(limits::OUTBOX_BYTES)
+        .read_buffer_size(64 * 1024);
     if offered.iter().any(|protocol| protocol == SUBPROTOCOL) {
         return upgrade.protocols([SUBPROTOCOL]).on_upgrade(move |socket| serve(runs, socket));
     }
@@ -159,7 +160,7 @@ async fn converse(
             outgoing = receiver.recv() => {
                 let Some(outgoing) = outgoing else { return "it does not take its messages away".into() };
                 let began = Instant::now();
-                match send(run, &mut sink, outgoing).await {
+                match send_queued(run, &mut sink, outgoing, &mut receiver).await {
                     // Nothing was read meanwhile: a large snapshot on a slow line is not the worker's silence.
                     Ok(Sent::Open) => heard += began.elapsed(),
                     Ok(Sent::Closed(reason)) => {
@@ -181,7 +182,7 @@ async fn converse(
                     return format!("it said nothing for {} seconds", limits::DEAD_AFTER.as_secs());
                 }
                 pings += 1;
-                if let Err(reason) = send_frame(run, &mut sink, ToWorker::Ping(pings).encode()).await {
+                if let Err(reason) = send_ping(run, &mut sink, pings).await {
                     return reason;
                 }
             }
@@ -202,13 +203,36 @@ enum Sent {
     Closed(String),
 }
 
-async fn send(run: &Run, sink: &mut SplitSink<WebSocket, Message>, outgoing: Outgoing) -> Result<Sent, String> {
+async fn send_ping(run: &Run, sink: &mut SplitSink<WebSocket, Message>, nonce: u64) -> Result<(), String> {
+    feed_frame(run, sink, ToWorker::Ping(nonce).encode()).await?;
+    in_time(sink.flush()).await
+}
+
+/// Sends a message and whatever waits behind it, in as few writes as that takes.
+async fn send_queued(
+    run: &Run,
+    sink: &mut SplitSink<WebSocket, Message>,
+    first: Outgoing,
+    receiver: &mut OutboxReceiver,
+) -> Result<Sent, String> {
+    let mut next = Some(first);
+    while let Some(outgoing) = next {
+        if let Sent::Closed(reason) = feed(run, sink, outgoing).await? {
+            return Ok(Sent::Closed(reason));
+        }
+        next = receiver.try_recv().ok();
+    }
+    in_time(sink.flush()).await?;
+    Ok(Sent::Open)
+}
+
+async fn feed(run: &Run, sink: &mut SplitSink<WebSocket, Message>, outgoing: Outgoing) -> Result<Sent, String> {
     match outgoing {
-        Outgoing::Frame(bytes) => send_frame(run, sink, bytes).await?,
+        Outgoing::Frame(bytes) => feed_frame(run, sink, bytes).await?,
         Outgoing::Snapshot => {
             let snapshot = run.snapshot();
             for frame in &snapshot.frames {
-                send_frame(run, sink, frame.clone()).await?;
+                feed_frame(run, sink, frame.clone()).await?;
             }
         }
         Outgoing::Close(code, reason) => {
@@ -224,9 +248,14 @@ fn close_message(code: u16, reason: &str) -> Message {
     Message::Close(Some(CloseFrame { code, reason: short(reason).into() }))
 }
 
-async fn send_frame(run: &Run, sink: &mut SplitSink<WebSocket, Message>, bytes: Bytes) -> Result<(), String> {
+async fn feed_frame(run: &Run, sink: &mut SplitSink<WebSocket, Message>, bytes: Bytes) -> Result<(), String> {
     run.count_traffic(0, bytes.len() as u64);
-    match tokio::time::timeout(limits::WRITE_TIMEOUT, sink.send(Message::Binary(bytes))).await {
+    in_time(sink.feed(Message::Binary(bytes))).await
+}
+
+/// What is written must be taken in time.
+async fn in_time(writing: impl Future<Output = Result<(), axum::Error>>) -> Result<(), String> {
+    match tokio::time::timeout(limits::WRITE_TIMEOUT, writing).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(incoming::clean(&format!("its socket failed: {error}"))),
         Err(_) => Err(format!("it took no message for {} seconds", limits::WRITE_TIMEOUT.as_secs())),

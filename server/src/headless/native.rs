@@ -18,8 +18,6 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::socket::{Socket, Tagged};
 use super::{LOOK_EVERY, WorkerArgs};
 
-/// Inputs that may wait while the device computes: a snapshot is one input a megabyte.
-const INPUTS: usize = 1_024;
 /// A shard that takes longer counts as lost; it is asked for again.
 const LONGEST_FETCH: Duration = Duration::from_secs(120);
 /// Compute between two breaths.
@@ -89,7 +87,7 @@ impl Shell {
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let adapter = format!("native, {threads} threads");
         let capabilities = Capabilities { backend: Backend::Cpu, adapter, software: false };
-        let (inputs, received) = mpsc::channel(INPUTS);
+        let (inputs, received) = mpsc::channel(limits::WORKER_QUEUE);
         Self {
             root,
             session: Session::new(run, contributor, None, capabilities),

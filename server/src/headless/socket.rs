@@ -13,8 +13,6 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
-/// Frames that may wait for the network: the largest commit, and then some.
-const FRAMES: usize = limits::PARAMETERS * 4 / limits::CHUNK_BYTES + 64;
 /// The other end gets this long to say goodbye.
 const GOODBYE: Duration = Duration::from_secs(2);
 
@@ -34,7 +32,7 @@ pub(super) struct Socket {
 impl Socket {
     /// Begins to open socket number `number` to the server at `root`.
     pub(super) fn open(root: &str, number: u64, inputs: mpsc::Sender<Tagged>) -> Self {
-        let (outgoing, queued) = mpsc::channel(FRAMES);
+        let (outgoing, queued) = mpsc::channel(limits::WORKER_QUEUE);
         let url = format!("{}/ws/worker", root.replacen("http", "ws", 1));
         let task = tokio::spawn(async move {
             let (code, reason) = match connect(&url).await {

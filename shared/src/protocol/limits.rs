@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 /// Bytes of tensor payload in one frame. Larger vectors are sent as many frames.
-pub const CHUNK_BYTES: usize = 1_000_000;
+pub const CHUNK_BYTES: usize = 256_000;
 /// Bytes in front of a tensor frame's payload.
 pub const CHUNK_HEADER_BYTES: usize = 16;
 /// Bytes of one WebSocket message, in either direction.
@@ -34,6 +34,8 @@ pub const UPLOAD_SLACK: Duration = Duration::from_secs(30);
 pub const OUTBOX_BYTES: usize = 8 * MESSAGE_BYTES;
 /// Messages queued towards one worker.
 pub const OUTBOX_MESSAGES: usize = 256;
+/// Messages that may wait at a worker, in each direction: the largest vector, and what comes between.
+pub const WORKER_QUEUE: usize = PARAMETERS * 4 / CHUNK_BYTES + 64;
 
 /// The server pings this often.
 pub const PING_EVERY: Duration = Duration::from_secs(20);

@@ -5,15 +5,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
-use futures_util::future::{try_join, try_join_all};
+use futures_util::future::try_join;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
 use kindling_shared::params::{Codec, Encoded};
-use kindling_shared::protocol::{CommitHeader, CommitId, Lease, ToServer, ToWorker, Verdict, Version};
+use kindling_shared::protocol::{CommitHeader, CommitId, Lease, RejectCode, ToServer, ToWorker, Verdict, Version};
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
+use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
@@ -66,6 +67,8 @@ pub struct Cell {
     pub ratio: f64,
     /// Milliseconds of CPU that the server took for an exchange.
     pub server_cpu_ms: f64,
+    /// The same of the echo.
+    pub echo_cpu_ms: f64,
     /// The most memory that the server ever had, in MiB.
     pub server_peak_mib: f64,
 }
@@ -110,80 +113,110 @@ pub fn write_data(size: Size, folder: &std::path::Path) -> anyhow::Result<()> {
     Ok(std::fs::write(folder.join("y"), labels)?)
 }
 
-/// Measures every codec with so many sessions on a model of this size, in turns with the echo at `echo_url`.
+/// A running echo.
+#[derive(Clone, Copy, Debug)]
+pub struct Baseline<'a> {
+    /// Its address.
+    pub url: &'a str,
+    /// Its process.
+    pub id: u32,
+}
+
+/// Measures a codec with so many sessions on a model of this size, in turns with the echo.
 pub async fn measure(
     size: Size,
     sessions: usize,
-    codecs: &[Codec],
+    codec: Codec,
     effort: Effort,
-    echo_url: &str,
-) -> anyhow::Result<Vec<Cell>> {
+    echo: Baseline<'_>,
+) -> anyhow::Result<Cell> {
     let folder = tempfile::tempdir()?;
     write_data(size, folder.path())?;
-    let mut cells = Vec::new();
-    for &codec in codecs {
-        let environment = [("KINDLING_BENCH", folder.path())];
-        let server = Server::start_in(&[&run_file(size, codec)?], &[], &environment).await?;
-        let delta: Vec<f32> = (0..size.parameters).map(|index| ((index as f32).sin() + 0.1) * 1e-6).collect();
-        let update = Encoded::new(&delta, codec);
-        let chunks: Vec<Bytes> = update.chunks().iter().map(|chunk| ToServer::Tensor(chunk.clone()).encode()).collect();
-        let mut ours = Vec::new();
-        let mut theirs = Vec::new();
-        for index in 0..sessions {
-            ours.push(Session::join(&server, index as u8 + 1, &chunks).await?);
-            theirs.push(Echo::connect(echo_url, &chunks).await?);
-        }
-        let id = server.process_id().context("the server is gone")?;
-        let (mut rates, mut echo_rates, mut cpu, mut exchanges) = (Vec::new(), Vec::new(), 0.0, 0);
-        for _ in 0..effort.rounds {
-            let (_, rate) = round(&mut theirs, effort.seconds).await?;
-            echo_rates.push(rate);
-            let before = process::cpu_seconds(id)?;
-            let (count, rate) = round(&mut ours, effort.seconds).await?;
-            cpu += process::cpu_seconds(id)? - before;
-            exchanges += count;
-            rates.push(rate);
-        }
-        let accepted = crate::server::number(&server.status()?, "/commits/accepted");
-        if accepted < exchanges {
-            bail!("{exchanges} exchanges, but the server accepted {accepted} commits");
-        }
-        let (rate, echo) = (Rounds::of(rates), Rounds::of(echo_rates));
-        cells.push(Cell {
-            bench: "exchange",
-            parameters: size.parameters,
-            codec,
-            sessions,
-            ratio: rate.median / echo.median,
-            rate,
-            echo,
-            server_cpu_ms: cpu * 1e3 / exchanges.max(1) as f64,
-            server_peak_mib: process::peak_mib(id)?,
-        });
+    let server = Server::start_in(&[&run_file(size, codec)?], &[], &[("KINDLING_BENCH", folder.path())]).await?;
+    let delta: Vec<f32> = (0..size.parameters).map(|index| ((index as f32).sin() + 0.1) * 1e-6).collect();
+    let update = Encoded::new(&delta, codec);
+    let chunks: Vec<Bytes> = update.chunks().iter().map(|chunk| ToServer::Tensor(chunk.clone()).encode()).collect();
+    let mut ours = Vec::new();
+    let mut theirs = Vec::new();
+    for index in 0..sessions {
+        ours.push(Session::join(&server, index as u8 + 1, &chunks).await?);
+        theirs.push(Echo::connect(echo.url, &chunks).await?);
     }
-    Ok(cells)
+    let id = server.process_id().context("the server is gone")?;
+    let (mut served, mut echoed) = (Tally::of(id), Tally::of(echo.id));
+    for _ in 0..effort.rounds {
+        echoed.round(&mut theirs, effort.seconds).await?;
+        served.round(&mut ours, effort.seconds).await?;
+    }
+    let accepted = crate::server::number(&server.status()?, "/commits/accepted");
+    if accepted < served.exchanges {
+        bail!("{} exchanges, but the server accepted {accepted} commits", served.exchanges);
+    }
+    let ((rate, server_cpu_ms), (echo, echo_cpu_ms)) = (served.result(), echoed.result());
+    Ok(Cell {
+        bench: "exchange",
+        parameters: size.parameters,
+        codec,
+        sessions,
+        ratio: rate.median / echo.median,
+        rate,
+        echo,
+        server_cpu_ms,
+        echo_cpu_ms,
+        server_peak_mib: process::peak_mib(id)?,
+    })
 }
 
 /// Something that can be exchanged with.
 trait Exchange: Send {
-    fn exchange(&mut self) -> impl Future<Output = anyhow::Result<()>> + Send;
+    /// Returns false where it did not count: it came too late, and was told so.
+    fn exchange(&mut self) -> impl Future<Output = anyhow::Result<bool>> + Send;
 }
 
-/// Lets all of them exchange for a while; returns how many exchanges there were, and how many a second.
-async fn round<E: Exchange>(all: &mut [E], seconds: f64) -> anyhow::Result<(u64, f64)> {
-    let began = Instant::now();
-    let until = began + Duration::from_secs_f64(seconds);
-    let counts = try_join_all(all.iter_mut().map(|one| async move {
-        let mut count = 0_u64;
-        while Instant::now() < until {
-            one.exchange().await?;
-            count += 1;
+/// What the rounds of one side gave.
+struct Tally {
+    /// Its server.
+    server: u32,
+    rates: Vec<f64>,
+    cpu_seconds: f64,
+    exchanges: u64,
+}
+
+impl Tally {
+    const fn of(server: u32) -> Self {
+        Self { server, rates: Vec::new(), cpu_seconds: 0.0, exchanges: 0 }
+    }
+
+    /// Lets all of them exchange for a while, each in a task of its own.
+    async fn round<E: Exchange + 'static>(&mut self, all: &mut Vec<E>, seconds: f64) -> anyhow::Result<()> {
+        let (before, began) = (process::cpu_seconds(self.server)?, Instant::now());
+        let until = began + Duration::from_secs_f64(seconds);
+        let mut tasks = JoinSet::new();
+        for mut one in all.drain(..) {
+            tasks.spawn(async move {
+                let mut count = 0_u64;
+                while Instant::now() < until {
+                    count += u64::from(one.exchange().await?);
+                }
+                anyhow::Ok((one, count))
+            });
         }
-        anyhow::Ok(count)
-    }))
-    .await?;
-    let count = counts.iter().sum();
-    Ok((count, count as f64 / began.elapsed().as_secs_f64()))
+        let mut count = 0;
+        while let Some(ended) = tasks.join_next().await {
+            let (one, exchanges) = ended??;
+            all.push(one);
+            count += exchanges;
+        }
+        self.rates.push(count as f64 / began.elapsed().as_secs_f64());
+        self.cpu_seconds += process::cpu_seconds(self.server)? - before;
+        self.exchanges += count;
+        Ok(())
+    }
+
+    /// Exchanges a second, and the server's CPU in milliseconds for each.
+    fn result(self) -> (Rounds, f64) {
+        (Rounds::of(self.rates), self.cpu_seconds * 1e3 / self.exchanges.max(1) as f64)
+    }
 }
 
 /// A worker that computes nothing: its delta is prepared.
@@ -244,7 +277,7 @@ impl Session {
 }
 
 impl Exchange for Session {
-    async fn exchange(&mut self) -> anyhow::Result<()> {
+    async fn exchange(&mut self) -> anyhow::Result<bool> {
         if self.sequence == peer::samples(&self.lease) {
             self.next_lease().await?;
         }
@@ -262,24 +295,25 @@ impl Exchange for Session {
             anyhow::Ok(sink.flush().await?)
         };
         let receiving = async {
-            let (mut missing, mut newest, mut ping) = (None, base, None);
+            let (mut missing, mut newest, mut ping, mut accepted) = (None, base, None, false);
             while missing != Some(0) {
                 match receive(stream).await? {
-                    ToWorker::Verdict(Verdict::Accepted { .. }) => {}
+                    ToWorker::Verdict(Verdict::Accepted { .. }) => accepted = true,
+                    ToWorker::Verdict(Verdict::Rejected { refusal, .. }) if refusal.code == RejectCode::Stale => {}
                     ToWorker::Snapshot(header) => (newest, missing) = (header.version, Some(header.elements)),
                     ToWorker::Tensor(chunk) => missing = missing.map(|missing| missing - chunk.count() as u64),
                     ToWorker::Ping(nonce) => ping = Some(nonce),
                     other => bail!("expected a verdict and a centre, got {other:?}"),
                 }
             }
-            Ok((newest, ping))
+            Ok((newest, ping, accepted))
         };
-        let ((), (newest, ping)) = try_join(sending, receiving).await?;
+        let ((), (newest, ping, accepted)) = try_join(sending, receiving).await?;
         self.base = newest;
         if let Some(nonce) = ping {
             self.sink.send(Message::Binary(ToServer::Pong(nonce).encode())).await?;
         }
-        Ok(())
+        Ok(accepted)
     }
 }
 
@@ -310,7 +344,7 @@ impl Echo {
 }
 
 impl Exchange for Echo {
-    async fn exchange(&mut self) -> anyhow::Result<()> {
+    async fn exchange(&mut self) -> anyhow::Result<bool> {
         let (sink, stream, chunks) = (&mut self.sink, &mut self.stream, &self.chunks);
         let sending = async {
             for chunk in chunks {
@@ -327,15 +361,16 @@ impl Exchange for Echo {
             }
             Ok(())
         };
-        try_join(sending, receiving).await.map(drop)
+        try_join(sending, receiving).await?;
+        Ok(true)
     }
 }
 
 /// The echo in a process of its own, as our server is in one: this program, called with `echo`.
 pub struct EchoProcess {
     _child: Child,
-    /// Its address.
-    pub url: String,
+    url: String,
+    id: u32,
 }
 
 impl EchoProcess {
@@ -345,6 +380,12 @@ impl EchoProcess {
             Command::new(std::env::current_exe()?).arg("echo").stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
         let stdout = child.stdout.take().context("stdout is piped")?;
         let url = BufReader::new(stdout).lines().next_line().await?.context("the echo printed nothing")?;
-        Ok(Self { _child: child, url })
+        let id = child.id().context("the echo is gone")?;
+        Ok(Self { _child: child, url, id })
+    }
+
+    /// It, as `measure` takes it.
+    pub fn baseline(&self) -> Baseline<'_> {
+        Baseline { url: &self.url, id: self.id }
     }
 }

@@ -139,7 +139,8 @@ async fn bare_loop(
     let script = format!(
         "(async () => {{
             const module = await import('{root}/wasm/kindling_client.js');
-            await module.default({{ module_or_path: '{root}/wasm/kindling_client_bg.wasm' }});
+            const wasm = await module.default({{ module_or_path: '{root}/wasm/kindling_client_bg.wasm' }});
+            wasm.__wasm_call_ctors();
             const shard = await (await fetch('{root}/api/v1/runs/{id}/shards/{hash}')).arrayBuffer();
             return module.bare_loop({plan}, new Uint8Array(shard), {steps}, {milliseconds});
         }})()"

@@ -13,14 +13,25 @@ struct Arguments {
     bench: Bench,
 }
 
-#[derive(Clone, Copy, Subcommand)]
+#[derive(Clone, Subcommand)]
 enum Bench {
     /// Exchanges a second, beside an echo.
-    Exchange,
+    Exchange {
+        /// Only with so many sessions.
+        #[arg(long)]
+        sessions: Option<usize>,
+        /// Only with a model of this size.
+        #[arg(long)]
+        parameters: Option<usize>,
+    },
     /// Applying updates, beside axpy.
     Apply,
     /// The worker's loop in the browser, beside the bare loop and tf.js.
-    Training,
+    Training {
+        /// Only with this window: 10, 50 or "auto".
+        #[arg(long)]
+        window: Option<String>,
+    },
     /// The baseline of `exchange`.
     #[command(hide = true)]
     Echo,
@@ -31,13 +42,13 @@ const EFFORT: exchange::Effort = exchange::Effort { rounds: 5, seconds: 2.0 };
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     match Arguments::parse().bench {
-        Bench::Exchange => {
+        Bench::Exchange { sessions, parameters } => {
             let echo = exchange::EchoProcess::start().await?;
-            for size in [exchange::SMALL, exchange::LARGE] {
-                for sessions in [1, 2, 8] {
-                    for cell in exchange::measure(size, sessions, &[Codec::F32, Codec::Int8], EFFORT, &echo.url).await?
-                    {
-                        print(&cell)?;
+            let sizes = [exchange::SMALL, exchange::LARGE].into_iter();
+            for size in sizes.filter(|size| parameters.is_none_or(|only| only == size.parameters)) {
+                for count in [1, 2, 8].into_iter().filter(|count| sessions.is_none_or(|only| only == *count)) {
+                    for codec in [Codec::F32, Codec::Int8] {
+                        print(&exchange::measure(size, count, codec, EFFORT, echo.baseline()).await?)?;
                     }
                 }
             }
@@ -49,9 +60,11 @@ async fn main() -> anyhow::Result<()> {
                 }
             }
         }
-        Bench::Training => {
+        Bench::Training { window: only } => {
             let folder = tempfile::tempdir()?;
-            for window in training::WINDOWS {
+            for window in
+                training::WINDOWS.into_iter().filter(|window| only.as_deref().is_none_or(|only| only == *window))
+            {
                 print(&training::measure(window, 5, 6.0, folder.path()).await?)?;
             }
         }

@@ -11,6 +11,7 @@ const MOST: f32 = 127.0;
 pub(super) struct Int8;
 
 impl Coding for Int8 {
+    #[inline(always)]
     fn encode(&self, values: &[f32], out: &mut Vec<u8>) {
         for block in values.chunks(BLOCK) {
             let scale = largest_size(block.iter().copied()) / MOST;
@@ -24,6 +25,7 @@ impl Coding for Int8 {
         }
     }
 
+    #[inline(always)]
     fn largest(&self, payload: &[u8]) -> f32 {
         let of_block = |block: &[u8]| {
             let (scale, bytes) = split(block);
@@ -34,6 +36,7 @@ impl Coding for Int8 {
         largest_size(payload.chunks(SCALE_BYTES + BLOCK).map(of_block))
     }
 
+    #[inline(always)]
     fn add_scaled(&self, payload: &[u8], target: &mut [f32], scale: f32) {
         for (block, target) in payload.chunks(SCALE_BYTES + BLOCK).zip(target.chunks_mut(BLOCK)) {
             let (step, bytes) = split(block);
@@ -44,6 +47,7 @@ impl Coding for Int8 {
         }
     }
 
+    #[inline(always)]
     fn decode(&self, payload: &[u8], target: &mut [f32]) {
         for (block, target) in payload.chunks(SCALE_BYTES + BLOCK).zip(target.chunks_mut(BLOCK)) {
             let (step, bytes) = split(block);
@@ -55,12 +59,14 @@ impl Coding for Int8 {
 }
 
 /// Scale and bytes of a block. A block that is cut off inside its scale holds nothing.
+#[inline(always)]
 fn split(block: &[u8]) -> (f32, &[u8]) {
     block.split_first_chunk::<SCALE_BYTES>().map_or((0.0, &[]), |(scale, bytes)| (f32::from_le_bytes(*scale), bytes))
 }
 
 /// The nearest whole number as a byte, ties to even, for |value| <= 127: adding 1.5 * 2^23 moves the number's bits to
 /// the bottom of the mantissa. A cast would be slower: it saturates.
+#[inline(always)]
 fn nearest(value: f32) -> u8 {
     const SHIFT: f32 = 12_582_912.0;
     (value + SHIFT).to_bits() as u8

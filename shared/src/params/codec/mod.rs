@@ -2,10 +2,15 @@
 //!
 //! What arrives is judged and applied in its encoded form: nothing here needs a decoded copy.
 
+// What is not inlined into `fast` is not compiled for the CPU that it finds.
+#![allow(clippy::inline_always)]
+
 mod f16;
 mod f32;
+mod fast;
 mod int8;
 
+use fast::Fast;
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::limits;
@@ -76,9 +81,9 @@ impl Codec {
 
     fn coding(self) -> &'static dyn Coding {
         match self {
-            Self::F32 => &f32::F32,
-            Self::F16 => &f16::F16,
-            Self::Int8 => &int8::Int8,
+            Self::F32 => &Fast(f32::F32),
+            Self::F16 => &Fast(f16::F16),
+            Self::Int8 => &Fast(int8::Int8),
         }
     }
 
@@ -101,6 +106,7 @@ impl Codec {
 
 /// The largest of some sizes, NaN above all: sizes are compared by their bits, because a comparison of floats would
 /// pass a NaN over.
+#[inline(always)]
 fn largest_size(sizes: impl Iterator<Item = f32>) -> f32 {
     const SIGN: u32 = 0x8000_0000;
     // As i32, not u32: every CPU has a vector instruction for it.
