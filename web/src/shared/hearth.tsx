@@ -1,25 +1,11 @@
 import { useEffect, useRef } from "preact/hooks";
-import type { EpochView } from "../generated/EpochView";
 import { text } from "../text/en";
+import { COOLING, type Embers, FLIGHT, gridOf, paintCells, paintSparks, resize, type Spark } from "./hearth-paint";
 import type { Live } from "./live";
 import { useSignal } from "./signal";
 
 const FRAME = 50; // at most 20 frames a second
-const FLIGHT = 700; // a spark's way to its cell
-const COOLING = 30_000; // an ember's way from fresh to old
-const GAP = 0.14; // share of a cell that is left free
-
-interface Spark {
-  shard: number;
-  mine: boolean;
-  began: number;
-}
-
-/** Cells in a row, so that they fill the width and stay square. */
-export function columns(cells: number, width: number): number {
-  const side = Math.max(14, Math.min(44, Math.sqrt((width * width * 0.7) / Math.max(1, cells))));
-  return Math.max(1, Math.min(cells, Math.floor(width / side)));
-}
+const COOLING_STEP = 1_000;
 
 /** The hearth: a cell a shard. Every spark is one real commit. */
 export function Hearth({ live, worker }: { live: Live; worker: number | null }) {
@@ -49,59 +35,84 @@ export function Hearth({ live, worker }: { live: Live; worker: number | null }) 
 /** Draws while something changes and the tab is visible; returns what ends it. */
 function draw(canvas: HTMLCanvasElement, live: Live, mine: () => number | null): () => void {
   const context = canvas.getContext("2d");
-  if (!context) return () => {};
+  const cells = document.createElement("canvas");
+  const layer = cells.getContext("2d");
+  if (!context || !layer) return () => {};
   const still = matchMedia("(prefers-reduced-motion: reduce)");
-  const freshened = new Map<number, number>();
-  const ringed = new Set<number>();
+  const embers: Embers = { epoch: null, freshened: new Map(), ringed: new Set() };
   let sparks: Spark[] = [];
-  let before: EpochView | null = null;
   let scheduled = false;
+  let stale = true;
+  let paintedAt = 0;
 
   const frame = () => {
     scheduled = false;
     if (document.hidden) return;
     const now = performance.now();
     sparks = sparks.filter((spark) => now - spark.began < FLIGHT);
-    paint(canvas, context, before, freshened, ringed, sparks, now);
-    const cooling = [...freshened.values()].some((at) => now - at < COOLING);
-    if (sparks.length > 0) schedule(FRAME);
-    else if (cooling && !still.matches) schedule(1_000);
+    const cooling = !still.matches && [...embers.freshened.values()].some((at) => now - at < COOLING);
+    const grid = gridOf(canvas, embers.epoch?.shards.length || 30);
+    const other = resize(canvas, grid);
+    // The cells change a few times a second, the sparks at every frame.
+    if (stale || other || (cooling && now - paintedAt >= COOLING_STEP)) {
+      cells.width = canvas.width;
+      cells.height = canvas.height;
+      layer.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
+      paintCells(layer, grid, embers, getComputedStyle(canvas), now);
+      stale = false;
+      paintedAt = now;
+    }
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, canvas.width, canvas.height);
+    context.drawImage(cells, 0, 0);
+    if (sparks.length > 0) {
+      context.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
+      paintSparks(context, grid, sparks, getComputedStyle(canvas), now);
+      schedule(FRAME);
+    } else if (cooling) schedule(COOLING_STEP);
   };
   const schedule = (wait: number) => {
     if (scheduled) return;
     scheduled = true;
     setTimeout(() => requestAnimationFrame(frame), wait);
   };
+  const repaint = () => {
+    stale = true;
+    schedule(0);
+  };
 
   const stopListening = live.state.listen(() => {
     const epoch = live.state.get()?.epoch ?? null;
     if (!epoch) return;
-    if (before && before.epoch !== epoch.epoch) {
-      freshened.clear();
-      ringed.clear();
+    if (embers.epoch && embers.epoch.epoch !== epoch.epoch) {
+      embers.freshened.clear();
+      embers.ringed.clear();
     }
     epoch.shards.forEach((shard, index) => {
-      if (before && shard.done > (before.shards[index]?.done ?? 0)) freshened.set(index, performance.now());
+      if (embers.epoch && shard.done > (embers.epoch.shards[index]?.done ?? 0))
+        embers.freshened.set(index, performance.now());
     });
-    before = epoch;
-    schedule(0);
+    embers.epoch = epoch;
+    repaint();
   });
   const stopSparks = live.onCommit((event) => {
     // What comes before the first state is the log of earlier commits.
-    if (document.hidden || event.shard === null || !before) return;
+    if (document.hidden || event.shard === null || !embers.epoch) return;
     const own = event.worker !== null && event.worker === mine();
-    if (own) ringed.add(event.shard);
+    if (own && !embers.ringed.has(event.shard)) {
+      embers.ringed.add(event.shard);
+      stale = true;
+    }
     if (!still.matches) sparks.push({ shard: event.shard, mine: own, began: performance.now() });
     schedule(0);
   });
-  const resized = new ResizeObserver(() => schedule(0));
+  const resized = new ResizeObserver(repaint);
   resized.observe(canvas);
   const themed = matchMedia("(prefers-color-scheme: dark)");
-  const repaint = () => schedule(0);
   themed.addEventListener("change", repaint);
   document.addEventListener("visibilitychange", repaint);
-  before = live.state.get()?.epoch ?? null;
-  schedule(0);
+  embers.epoch = live.state.get()?.epoch ?? null;
+  repaint();
   return () => {
     stopListening();
     stopSparks();
@@ -109,104 +120,4 @@ function draw(canvas: HTMLCanvasElement, live: Live, mine: () => number | null):
     themed.removeEventListener("change", repaint);
     document.removeEventListener("visibilitychange", repaint);
   };
-}
-
-function paint(
-  canvas: HTMLCanvasElement,
-  context: CanvasRenderingContext2D,
-  epoch: EpochView | null,
-  freshened: Map<number, number>,
-  ringed: Set<number>,
-  sparks: Spark[],
-  now: number,
-) {
-  const style = getComputedStyle(canvas);
-  const colour = (name: string) => style.getPropertyValue(name).trim();
-  const shards = epoch?.shards ?? [];
-  const width = canvas.clientWidth;
-  const across = columns(shards.length || 30, width);
-  const side = width / across;
-  const rows = Math.max(1, Math.ceil((shards.length || 30) / across));
-  const scale = devicePixelRatio;
-  const height = Math.ceil(rows * side);
-  if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
-    canvas.width = Math.round(width * scale);
-    canvas.height = Math.round(height * scale);
-    canvas.style.height = `${height}px`;
-  }
-  context.setTransform(scale, 0, 0, scale, 0, 0);
-  context.clearRect(0, 0, width, height);
-  const inset = (side * GAP) / 2;
-  const size = side - 2 * inset;
-  shards.forEach((shard, index) => {
-    const x = (index % across) * side + inset;
-    const y = Math.floor(index / across) * side + inset;
-    context.strokeStyle = colour("--cell");
-    context.lineWidth = 1;
-    context.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
-    if (shard.leased > 0) {
-      context.globalAlpha = 0.22;
-      context.fillStyle = colour("--flame");
-      context.fillRect(x, y, size, size);
-      context.globalAlpha = 1;
-    }
-    if (shard.done > 0) {
-      const age = Math.min(1, (now - (freshened.get(index) ?? now - COOLING)) / COOLING);
-      const filled = (size * shard.done) / shard.samples;
-      context.fillStyle = `color-mix(in oklch, ${colour("--ember-old")} ${Math.round(age * 100)}%, ${colour("--ember-new")})`;
-      context.fillRect(x, y + size - filled, size, filled);
-    }
-    if (shard.refused > 0)
-      hatch(
-        context,
-        x,
-        y + size - (size * (shard.done + shard.refused)) / shard.samples,
-        size,
-        (size * shard.refused) / shard.samples,
-        colour("--quiet"),
-      );
-    if (ringed.has(index)) {
-      context.strokeStyle = colour("--ink");
-      context.lineWidth = 1.5;
-      context.strokeRect(x + 0.75, y + 0.75, size - 1.5, size - 1.5);
-    }
-  });
-  for (const spark of sparks) {
-    const way = (now - spark.began) / FLIGHT;
-    const eased = 1 - (1 - way) ** 3;
-    const goalX = (spark.shard % across) * side + side / 2;
-    const goalY = Math.floor(spark.shard / across) * side + side / 2;
-    const x = width / 2 + (goalX - width / 2) * eased;
-    const y = height + (goalY - height) * eased;
-    context.globalAlpha = 1 - way * 0.4;
-    context.fillStyle = colour("--flame");
-    context.beginPath();
-    context.arc(x, y, Math.max(2, side * 0.12), 0, 2 * Math.PI);
-    context.fill();
-    if (spark.mine) {
-      context.strokeStyle = colour("--ink");
-      context.lineWidth = 1.5;
-      context.beginPath();
-      context.arc(x, y, Math.max(4, side * 0.2), 0, 2 * Math.PI);
-      context.stroke();
-    }
-    context.globalAlpha = 1;
-  }
-}
-
-/** Diagonal lines over a part of a cell: samples that were given up. */
-function hatch(context: CanvasRenderingContext2D, x: number, y: number, width: number, height: number, colour: string) {
-  context.save();
-  context.beginPath();
-  context.rect(x, y, width, height);
-  context.clip();
-  context.beginPath();
-  for (let at = -height; at < width; at += 4) {
-    context.moveTo(x + at, y + height);
-    context.lineTo(x + at + height, y);
-  }
-  context.strokeStyle = colour;
-  context.lineWidth = 1;
-  context.stroke();
-  context.restore();
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { columns } from "./hearth";
+import { columns } from "./hearth-paint";
 
 test("the cells of a hearth fill its width and stay within it", () => {
   for (const cells of [1, 30, 59, 1000, 5000]) {
