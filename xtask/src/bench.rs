@@ -11,8 +11,8 @@ use crate::{Profile, binary, browser, build, stamp, web};
 const BENCHES: [(&str, bool); 3] = [("apply", false), ("exchange", false), ("training", true)];
 const BASELINES: &str = "tests/bench-web";
 
-/// One benchmark, or all of them.
-pub fn bench(name: Option<&str>, install: bool) -> anyhow::Result<()> {
+/// One benchmark, of which `only` may choose a part, or all of them.
+pub fn bench(name: Option<&str>, only: &[String], install: bool) -> anyhow::Result<()> {
     let chosen: Vec<_> = BENCHES.into_iter().filter(|(known, _)| name.is_none_or(|name| name == *known)).collect();
     if chosen.is_empty() {
         bail!("no such benchmark: there are {}", BENCHES.map(|(name, _)| name).join(", "));
@@ -28,6 +28,7 @@ pub fn bench(name: Option<&str>, install: bool) -> anyhow::Result<()> {
         let mut command = cargo();
         command
             .args(["run", "--release", "--quiet", "--package", "kindling-tests", "--bin", "bench", "--", name])
+            .args(only)
             .env("KINDLING_SERVER", std::path::absolute(binary(Profile::Release))?);
         if in_browser {
             command.env("KINDLING_BROWSER", browser::ensure(install)?);

@@ -57,6 +57,9 @@ enum Task {
         /// Do not install a browser where none is found.
         #[arg(long)]
         no_install: bool,
+        /// For that one, behind `--`: exchange takes --sessions and --parameters, training --window.
+        #[arg(last = true, requires = "name")]
+        only: Vec<String>,
     },
     /// Check every acceptance bullet: expected, measured, pass or fail.
     Verify {
@@ -104,7 +107,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Task::Build { release } => build(if release { Profile::Release } else { Profile::Debug }),
         Task::Test { no_install } => tests::test(!no_install),
         Task::Lint => lint::lint(),
-        Task::Bench { name, no_install } => bench::bench(name.as_deref(), !no_install),
+        Task::Bench { name, no_install, only } => bench::bench(name.as_deref(), &only, !no_install),
         Task::Verify { id, no_install } => tests::verify(id.as_deref(), !no_install),
     }
 }

@@ -35,7 +35,7 @@ pub fn build(profile: Profile) -> anyhow::Result<()> {
     std::fs::create_dir_all(&out)?;
     let made_from = stamp::hash(&[&module])?;
     stamp::unless_done(&out.join(".stamp"), &made_from, || {
-        check_speed(&module)?;
+        check_module(&module)?;
         let mut bindgen = Bindgen::new();
         bindgen.input_path(&module).web(true)?.typescript(false).out_name("kindling_client");
         bindgen.generate(&out).context("wasm-bindgen failed")?;
@@ -54,8 +54,8 @@ pub fn add_target() -> anyhow::Result<()> {
         .context("the wasm target cannot be added: is there a network?")
 }
 
-/// What would only be slow, and so pass unseen.
-fn check_speed(module: &Path) -> anyhow::Result<()> {
+/// What no compiler would find: a module without SIMD is only slow, and one without its constructors does not start.
+fn check_module(module: &Path) -> anyhow::Result<()> {
     let bytes = std::fs::read(module)?;
     let (mut simd, mut constructors) = (false, false);
     for payload in Parser::new(0).parse_all(&bytes) {
@@ -78,7 +78,7 @@ fn check_speed(module: &Path) -> anyhow::Result<()> {
         bail!("{module} holds no SIMD opcode: training would be 2.7 times slower; is the target's feature set?");
     }
     if !constructors {
-        bail!("{module} does not export {CONSTRUCTORS}: every call into it would run them; see client-wasm/build.rs");
+        bail!("{module} does not export {CONSTRUCTORS}, which the worker's script calls; see client-wasm/build.rs");
     }
     Ok(())
 }

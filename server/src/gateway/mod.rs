@@ -38,8 +38,7 @@ pub fn accept(runs: Arc<Runs>, headers: &HeaderMap, upgrade: WebSocketUpgrade) -
     let upgrade = upgrade
         .max_message_size(limits::MESSAGE_BYTES)
         .max_frame_size(limits::MESSAGE_BYTES)
-        .max_write_buffer_size(limits::OUTBOX_BYTES)
-        .read_buffer_size(64 * 1024);
+        .max_write_buffer_size(limits::OUTBOX_BYTES);
     if offered.iter().any(|protocol| protocol == SUBPROTOCOL) {
         return upgrade.protocols([SUBPROTOCOL]).on_upgrade(move |socket| serve(runs, socket));
     }
@@ -55,7 +54,7 @@ pub fn accept(runs: Arc<Runs>, headers: &HeaderMap, upgrade: WebSocketUpgrade) -
 
 async fn close_socket(socket: &mut WebSocket, code: u16, reason: &str) {
     // The other end may be gone already: then there is nobody to tell.
-    let _ = socket.send(Message::Close(Some(CloseFrame { code, reason: short(reason).into() }))).await;
+    let _ = in_time(socket.send(close_message(code, reason))).await;
 }
 
 /// A close reason has at most 123 bytes.
@@ -162,9 +161,9 @@ async fn converse(
                 let began = Instant::now();
                 match send_queued(run, &mut sink, outgoing, &mut receiver).await {
                     // Nothing was read meanwhile: a large snapshot on a slow line is not the worker's silence.
-                    Ok(Sent::Open) => heard += began.elapsed(),
-                    Ok(Sent::Closed(reason)) => {
-                        drain(&mut stream).await;
+                    Ok(None) => heard += began.elapsed(),
+                    Ok(Some((code, reason))) => {
+                        say_goodbye(&mut sink, &mut stream, code, &reason).await;
                         return reason;
                     }
                     Err(reason) => return reason,
@@ -172,13 +171,13 @@ async fn converse(
             }
             _ = ping.tick() => {
                 if incoming.is_late() {
-                    let _ = sink.send(close_message(close::SILENT, "the upload is too slow")).await;
+                    say_goodbye(&mut sink, &mut stream, close::SILENT, "the upload is too slow").await;
                     return "its upload was too slow".into();
                 }
                 if waiting.is_some() {
                     incoming.keep_lease();
                 } else if heard.elapsed() > limits::DEAD_AFTER {
-                    let _ = sink.send(close_message(close::SILENT, "no answer to pings")).await;
+                    say_goodbye(&mut sink, &mut stream, close::SILENT, "no answer to pings").await;
                     return format!("it said nothing for {} seconds", limits::DEAD_AFTER.as_secs());
                 }
                 pings += 1;
@@ -198,50 +197,39 @@ async fn granted(waiting: &mut Option<BoxFuture<'_, Grant>>) -> Grant {
     }
 }
 
-enum Sent {
-    Open,
-    Closed(String),
-}
+/// Code and reason of a close.
+type Goodbye = (u16, String);
 
 async fn send_ping(run: &Run, sink: &mut SplitSink<WebSocket, Message>, nonce: u64) -> Result<(), String> {
     feed_frame(run, sink, ToWorker::Ping(nonce).encode()).await?;
     in_time(sink.flush()).await
 }
 
-/// Sends a message and whatever waits behind it, in as few writes as that takes.
+/// Sends a message and whatever waits behind it, in as few writes as that takes. Returns the close that ends it all.
 async fn send_queued(
     run: &Run,
     sink: &mut SplitSink<WebSocket, Message>,
     first: Outgoing,
     receiver: &mut OutboxReceiver,
-) -> Result<Sent, String> {
+) -> Result<Option<Goodbye>, String> {
     let mut next = Some(first);
-    while let Some(outgoing) = next {
-        if let Sent::Closed(reason) = feed(run, sink, outgoing).await? {
-            return Ok(Sent::Closed(reason));
+    while let Some(outgoing) = next.take() {
+        match outgoing {
+            Outgoing::Frame(bytes) => {
+                feed_frame(run, sink, bytes).await?;
+                next = receiver.try_recv().ok();
+            }
+            // What is so large gains nothing by waiting for more; pings and deadlines get their turn after it.
+            Outgoing::Snapshot => {
+                for frame in &run.snapshot().frames {
+                    feed_frame(run, sink, frame.clone()).await?;
+                }
+            }
+            Outgoing::Close(code, reason) => return Ok(Some((code, reason))),
         }
-        next = receiver.try_recv().ok();
     }
     in_time(sink.flush()).await?;
-    Ok(Sent::Open)
-}
-
-async fn feed(run: &Run, sink: &mut SplitSink<WebSocket, Message>, outgoing: Outgoing) -> Result<Sent, String> {
-    match outgoing {
-        Outgoing::Frame(bytes) => feed_frame(run, sink, bytes).await?,
-        Outgoing::Snapshot => {
-            let snapshot = run.snapshot();
-            for frame in &snapshot.frames {
-                feed_frame(run, sink, frame.clone()).await?;
-            }
-        }
-        Outgoing::Close(code, reason) => {
-            // The other end may be gone already: then there is nobody to tell.
-            let _ = tokio::time::timeout(limits::WRITE_TIMEOUT, sink.send(close_message(code, &reason))).await;
-            return Ok(Sent::Closed(reason));
-        }
-    }
-    Ok(Sent::Open)
+    Ok(None)
 }
 
 fn close_message(code: u16, reason: &str) -> Message {
@@ -262,8 +250,15 @@ async fn in_time(writing: impl Future<Output = Result<(), axum::Error>>) -> Resu
     }
 }
 
-/// After a close the other end's last messages are read away: a reset would take the farewell with it.
-async fn drain(stream: &mut SplitStream<WebSocket>) {
-    const MOST: Duration = Duration::from_secs(2);
-    let _ = tokio::time::timeout(MOST, async { while let Some(Ok(_)) = stream.next().await {} }).await;
+/// Closes. The other end's last messages are read away: a reset would take the farewell with it. It may also be gone
+/// already: then there is nobody to tell.
+async fn say_goodbye(
+    sink: &mut SplitSink<WebSocket, Message>,
+    stream: &mut SplitStream<WebSocket>,
+    code: u16,
+    reason: &str,
+) {
+    const LONGEST_DRAIN: Duration = Duration::from_secs(2);
+    let _ = in_time(sink.send(close_message(code, reason))).await;
+    let _ = tokio::time::timeout(LONGEST_DRAIN, async { while let Some(Ok(_)) = stream.next().await {} }).await;
 }

@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-/// Bytes of tensor payload in one frame. Larger vectors are sent as many frames.
+/// Bytes of tensor payload in one frame: larger vectors are sent as many frames, all but the last one full. Several of
+/// them fit the cache of one core. Another size is another version of the protocol.
 pub const CHUNK_BYTES: usize = 256_000;
 /// Bytes in front of a tensor frame's payload.
 pub const CHUNK_HEADER_BYTES: usize = 16;
@@ -55,7 +56,7 @@ pub const LEASE_UNKNOWN_SPEED: Duration = Duration::from_secs(60);
 pub const SELF_TEST: Duration = Duration::from_secs(180);
 /// A worker whose socket closed keeps its lease for this long.
 pub const RESUME_GRACE: Duration = Duration::from_secs(10);
-/// A worker gives one frame this long to leave for the network.
+/// A worker's line gets this long to take a frame away.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Staleness bound: this many versions for each active worker ...
 pub const STALENESS_PER_WORKER: u64 = 8;

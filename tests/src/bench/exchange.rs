@@ -59,7 +59,7 @@ pub struct Cell {
     pub codec: Codec,
     /// Sessions at a time.
     pub sessions: usize,
-    /// Exchanges a second of all sessions together.
+    /// Exchanges a second of all sessions together: those whose commit was accepted.
     pub rate: Rounds,
     /// The same of the echo.
     pub echo: Rounds,
@@ -71,6 +71,8 @@ pub struct Cell {
     pub echo_cpu_ms: f64,
     /// The most memory that the server ever had, in MiB.
     pub server_peak_mib: f64,
+    /// Exchanges whose commit came too late: they took time, and count nowhere else.
+    pub stale: u64,
 }
 
 const SAMPLES: u32 = 4_096;
@@ -148,10 +150,12 @@ pub async fn measure(
         echoed.round(&mut theirs, effort.seconds).await?;
         served.round(&mut ours, effort.seconds).await?;
     }
-    let accepted = crate::server::number(&server.status()?, "/commits/accepted");
-    if accepted < served.exchanges {
-        bail!("{} exchanges, but the server accepted {accepted} commits", served.exchanges);
+    let status = server.status()?;
+    let counted = ["/commits/accepted", "/commits/rejected"].map(|count| crate::server::number(&status, count));
+    if counted != [served.exchanges, served.stale] {
+        bail!("{} exchanges and {} stale ones, but the server counts {counted:?}", served.exchanges, served.stale);
     }
+    let stale = served.stale;
     let ((rate, server_cpu_ms), (echo, echo_cpu_ms)) = (served.result(), echoed.result());
     Ok(Cell {
         bench: "exchange",
@@ -164,12 +168,13 @@ pub async fn measure(
         server_cpu_ms,
         echo_cpu_ms,
         server_peak_mib: process::peak_mib(id)?,
+        stale,
     })
 }
 
 /// Something that can be exchanged with.
 trait Exchange: Send {
-    /// Returns false where it did not count: it came too late, and was told so.
+    /// Returns false where it came too late, and was told so.
     fn exchange(&mut self) -> impl Future<Output = anyhow::Result<bool>> + Send;
 }
 
@@ -180,11 +185,12 @@ struct Tally {
     rates: Vec<f64>,
     cpu_seconds: f64,
     exchanges: u64,
+    stale: u64,
 }
 
 impl Tally {
     const fn of(server: u32) -> Self {
-        Self { server, rates: Vec::new(), cpu_seconds: 0.0, exchanges: 0 }
+        Self { server, rates: Vec::new(), cpu_seconds: 0.0, exchanges: 0, stale: 0 }
     }
 
     /// Lets all of them exchange for a while, each in a task of its own.
@@ -194,18 +200,19 @@ impl Tally {
         let mut tasks = JoinSet::new();
         for mut one in all.drain(..) {
             tasks.spawn(async move {
-                let mut count = 0_u64;
+                let (mut count, mut stale) = (0_u64, 0_u64);
                 while Instant::now() < until {
-                    count += u64::from(one.exchange().await?);
+                    *(if one.exchange().await? { &mut count } else { &mut stale }) += 1;
                 }
-                anyhow::Ok((one, count))
+                anyhow::Ok((one, count, stale))
             });
         }
         let mut count = 0;
         while let Some(ended) = tasks.join_next().await {
-            let (one, exchanges) = ended??;
+            let (one, exchanges, stale) = ended??;
             all.push(one);
             count += exchanges;
+            self.stale += stale;
         }
         self.rates.push(count as f64 / began.elapsed().as_secs_f64());
         self.cpu_seconds += process::cpu_seconds(self.server)? - before;
@@ -295,18 +302,22 @@ impl Exchange for Session {
             anyhow::Ok(sink.flush().await?)
         };
         let receiving = async {
-            let (mut missing, mut newest, mut ping, mut accepted) = (None, base, None, false);
+            let (mut missing, mut newest, mut ping, mut verdict) = (None, base, None, None);
             while missing != Some(0) {
                 match receive(stream).await? {
-                    ToWorker::Verdict(Verdict::Accepted { .. }) => accepted = true,
-                    ToWorker::Verdict(Verdict::Rejected { refusal, .. }) if refusal.code == RejectCode::Stale => {}
+                    ToWorker::Verdict(Verdict::Accepted { id: of, .. }) if of == id => verdict = Some(true),
+                    ToWorker::Verdict(Verdict::Rejected { id: of, refusal })
+                        if of == id && refusal.code == RejectCode::Stale =>
+                    {
+                        verdict = Some(false);
+                    }
                     ToWorker::Snapshot(header) => (newest, missing) = (header.version, Some(header.elements)),
                     ToWorker::Tensor(chunk) => missing = missing.map(|missing| missing - chunk.count() as u64),
                     ToWorker::Ping(nonce) => ping = Some(nonce),
                     other => bail!("expected a verdict and a centre, got {other:?}"),
                 }
             }
-            Ok((newest, ping, accepted))
+            Ok((newest, ping, verdict.context("a centre, but no verdict")?))
         };
         let ((), (newest, ping, accepted)) = try_join(sending, receiving).await?;
         self.base = newest;

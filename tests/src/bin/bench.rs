@@ -17,11 +17,11 @@ struct Arguments {
 enum Bench {
     /// Exchanges a second, beside an echo.
     Exchange {
-        /// Only with so many sessions.
-        #[arg(long)]
+        /// Only with so many sessions: 1, 2 or 8.
+        #[arg(long, value_parser = one_of(SESSIONS))]
         sessions: Option<usize>,
-        /// Only with a model of this size.
-        #[arg(long)]
+        /// Only with a model of this size: 203530 or 5000000.
+        #[arg(long, value_parser = one_of(SIZES.map(|size| size.parameters)))]
         parameters: Option<usize>,
     },
     /// Applying updates, beside axpy.
@@ -29,12 +29,23 @@ enum Bench {
     /// The worker's loop in the browser, beside the bare loop and tf.js.
     Training {
         /// Only with this window: 10, 50 or "auto".
-        #[arg(long)]
+        #[arg(long, value_parser = training::WINDOWS)]
         window: Option<String>,
     },
     /// The baseline of `exchange`.
     #[command(hide = true)]
     Echo,
+}
+
+const SIZES: [exchange::Size; 2] = [exchange::SMALL, exchange::LARGE];
+const SESSIONS: [usize; 3] = [1, 2, 8];
+
+/// Reads one of these numbers.
+fn one_of<const N: usize>(numbers: [usize; N]) -> impl Fn(&str) -> Result<usize, String> + Clone {
+    move |text| {
+        let found = numbers.into_iter().find(|number| number.to_string() == text);
+        found.ok_or_else(|| format!("choose one of {numbers:?}"))
+    }
 }
 
 const EFFORT: exchange::Effort = exchange::Effort { rounds: 5, seconds: 2.0 };
@@ -44,9 +55,8 @@ async fn main() -> anyhow::Result<()> {
     match Arguments::parse().bench {
         Bench::Exchange { sessions, parameters } => {
             let echo = exchange::EchoProcess::start().await?;
-            let sizes = [exchange::SMALL, exchange::LARGE].into_iter();
-            for size in sizes.filter(|size| parameters.is_none_or(|only| only == size.parameters)) {
-                for count in [1, 2, 8].into_iter().filter(|count| sessions.is_none_or(|only| only == *count)) {
+            for size in SIZES.into_iter().filter(|size| parameters.is_none_or(|only| only == size.parameters)) {
+                for count in SESSIONS.into_iter().filter(|count| sessions.is_none_or(|only| only == *count)) {
                     for codec in [Codec::F32, Codec::Int8] {
                         print(&exchange::measure(size, count, codec, EFFORT, echo.baseline()).await?)?;
                     }
@@ -54,7 +64,7 @@ async fn main() -> anyhow::Result<()> {
             }
         }
         Bench::Apply => {
-            for size in [exchange::SMALL, exchange::LARGE] {
+            for size in SIZES {
                 for codec in Codec::ALL {
                     print(&apply::measure(size.parameters, codec, 5, Duration::from_millis(300)))?;
                 }

@@ -5,6 +5,7 @@ import type { Live } from "./live";
 import { useSignal } from "./signal";
 
 const FRAME = 50; // at most 20 frames a second
+const FRAME_BESIDE_TRAINING = 100; // drawing takes from the machine that trains
 const COOLING_STEP = 1_000;
 
 /** The hearth: a cell a shard. Every spark is one real commit. */
@@ -41,20 +42,22 @@ function draw(canvas: HTMLCanvasElement, live: Live, mine: () => number | null):
   const still = matchMedia("(prefers-reduced-motion: reduce)");
   const embers: Embers = { epoch: null, freshened: new Map(), ringed: new Set() };
   let sparks: Spark[] = [];
-  let scheduled = false;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let due = Number.POSITIVE_INFINITY;
   let stale = true;
   let paintedAt = 0;
 
   const frame = () => {
-    scheduled = false;
+    due = Number.POSITIVE_INFINITY;
     if (document.hidden) return;
     const now = performance.now();
     sparks = sparks.filter((spark) => now - spark.began < FLIGHT);
-    const cooling = !still.matches && [...embers.freshened.values()].some((at) => now - at < COOLING);
+    const cooling = !still.matches && [...embers.freshened.values()].some((at) => paintedAt - at < COOLING);
     const grid = gridOf(canvas, embers.epoch?.shards.length || 30);
-    const other = resize(canvas, grid);
+    if (grid.width === 0) return;
+    const sizeChanged = resize(canvas, grid);
     // The cells change a few times a second, the sparks at every frame.
-    if (stale || other || (cooling && now - paintedAt >= COOLING_STEP)) {
+    if (stale || sizeChanged || (cooling && now - paintedAt >= COOLING_STEP)) {
       cells.width = canvas.width;
       cells.height = canvas.height;
       layer.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
@@ -68,13 +71,15 @@ function draw(canvas: HTMLCanvasElement, live: Live, mine: () => number | null):
     if (sparks.length > 0) {
       context.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
       paintSparks(context, grid, sparks, getComputedStyle(canvas), now);
-      schedule(FRAME);
+      schedule(mine() === null ? FRAME : FRAME_BESIDE_TRAINING);
     } else if (cooling) schedule(COOLING_STEP);
   };
   const schedule = (wait: number) => {
-    if (scheduled) return;
-    scheduled = true;
-    setTimeout(() => requestAnimationFrame(frame), wait);
+    const at = performance.now() + wait;
+    if (at >= due) return;
+    clearTimeout(timer);
+    due = at;
+    timer = setTimeout(() => requestAnimationFrame(frame), wait);
   };
   const repaint = () => {
     stale = true;
@@ -114,6 +119,7 @@ function draw(canvas: HTMLCanvasElement, live: Live, mine: () => number | null):
   embers.epoch = live.state.get()?.epoch ?? null;
   repaint();
   return () => {
+    clearTimeout(timer);
     stopListening();
     stopSparks();
     resized.disconnect();

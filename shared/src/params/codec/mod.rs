@@ -153,6 +153,15 @@ mod tests {
     }
 
     #[test]
+    fn the_size_of_a_full_chunk_is_the_documented_one() {
+        let documented = include_str!("../../../../docs/protocol.md");
+        for (codec, elements) in [(Codec::F32, "64,000"), (Codec::F16, "128,000"), (Codec::Int8, "254,976")] {
+            assert_eq!(codec.elements_of_full_chunk().to_string(), elements.replace(',', ""));
+            assert!(documented.contains(&format!("| {elements} |")), "{codec:?}");
+        }
+    }
+
+    #[test]
     fn what_is_not_finite_stays_visible_in_every_codec() {
         for codec in Codec::ALL {
             for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
