@@ -188,6 +188,22 @@ pub struct Page {
     target: String,
 }
 
+/// Where an element's middle is, once it is the same twice; words where there is no such place.
+const PLACE_AT_REST: &str = "async (selector) => {
+    let before = '';
+    for (let look = 0; look < 100; look++) {
+        const element = document.querySelector(selector);
+        if (!element) return 'there is no such element';
+        element.scrollIntoView({ block: 'center', behavior: 'instant' });
+        const box = element.getBoundingClientRect();
+        const place = [box.x + box.width / 2, box.y + box.height / 2];
+        if (String(place) === before && element.contains(document.elementFromPoint(...place))) return place;
+        before = String(place);
+        await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    return 'it does not hold still, or is covered';
+}";
+
 impl Page {
     /// Calls a DevTools method on this page.
     pub async fn call(&self, method: &str, parameters: Value) -> anyhow::Result<Value> {
@@ -223,20 +239,15 @@ impl Page {
         Ok(answer.pointer("/result/value").cloned().unwrap_or(Value::Null))
     }
 
-    /// Clicks the middle of an element, as a person would: the click is trusted.
+    /// Clicks the middle of an element, as a person would: the click is trusted. Like a person it waits until the element
+    /// holds still and nothing covers it: a page that still moves would put something else under the pointer.
     pub async fn click(&self, selector: &str) -> anyhow::Result<()> {
         let selector = serde_json::to_string(selector)?;
-        let place = self
-            .evaluate(&format!(
-                "(() => {{ const e = document.querySelector({selector}); if (!e) return null; \
-                 e.scrollIntoView({{ block: 'center' }}); const r = e.getBoundingClientRect(); \
-                 return [r.x + r.width / 2, r.y + r.height / 2]; }})()"
-            ))
-            .await?;
+        let place = self.evaluate(&format!("({PLACE_AT_REST})({selector})")).await?;
         let (Some(x), Some(y)) =
             (place.pointer("/0").and_then(Value::as_f64), place.pointer("/1").and_then(Value::as_f64))
         else {
-            bail!("there is no element {selector}");
+            bail!("{selector} cannot be clicked: {place}");
         };
         for kind in ["mousePressed", "mouseReleased"] {
             let event = json!({ "type": kind, "x": x, "y": y, "button": "left", "clickCount": 1 });
