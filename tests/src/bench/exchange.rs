@@ -9,7 +9,9 @@ use futures_util::future::try_join;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
 use kindling_shared::params::{Codec, Encoded};
-use kindling_shared::protocol::{CommitHeader, CommitId, Lease, RejectCode, ToServer, ToWorker, Verdict, Version};
+use kindling_shared::protocol::{
+    Advice, CommitHeader, CommitId, Lease, RejectCode, ToServer, ToWorker, Verdict, Version,
+};
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpStream;
@@ -305,11 +307,11 @@ impl Exchange for Session {
             let (mut missing, mut newest, mut ping, mut verdict) = (None, base, None, None);
             while missing != Some(0) {
                 match receive(stream).await? {
-                    ToWorker::Verdict(Verdict::Accepted { id: of, .. }) if of == id => verdict = Some(true),
+                    ToWorker::Verdict(Verdict::Accepted { id: of, .. }) if of == id => verdict = Some(Ok(())),
                     ToWorker::Verdict(Verdict::Rejected { id: of, refusal })
-                        if of == id && refusal.code == RejectCode::Stale =>
+                        if of == id && matches!(refusal.code, RejectCode::Stale | RejectCode::LeaseExpired) =>
                     {
-                        verdict = Some(false);
+                        verdict = Some(Err(refusal.advice));
                     }
                     ToWorker::Snapshot(header) => (newest, missing) = (header.version, Some(header.elements)),
                     ToWorker::Tensor(chunk) => missing = missing.map(|missing| missing - chunk.count() as u64),
@@ -319,12 +321,15 @@ impl Exchange for Session {
             }
             Ok((newest, ping, verdict.context("a centre, but no verdict")?))
         };
-        let ((), (newest, ping, accepted)) = try_join(sending, receiving).await?;
+        let ((), (newest, ping, verdict)) = try_join(sending, receiving).await?;
         self.base = newest;
         if let Some(nonce) = ping {
             self.sink.send(Message::Binary(ToServer::Pong(nonce).encode())).await?;
         }
-        Ok(accepted)
+        if verdict == Err(Advice::RequestLease) {
+            self.sequence = peer::samples(&self.lease);
+        }
+        Ok(verdict.is_ok())
     }
 }
 
