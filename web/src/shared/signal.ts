@@ -26,8 +26,13 @@ export function signal<T>(initial: T): Signal<T> {
 
 /** Draws a component anew whenever the signal changes. */
 export function useSignal<T>(source: Signal<T>): T {
-  const [, draw] = useState(0);
-  useEffect(() => source.listen(() => draw((times) => times + 1)), [source]);
+  const [, show] = useState(source.get);
+  useEffect(() => {
+    const look = () => show(source.get);
+    // Effects run some time after the drawing: what was set in between has told nobody.
+    look();
+    return source.listen(look);
+  }, [source]);
   return source.get();
 }
 
