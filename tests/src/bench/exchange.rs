@@ -9,9 +9,7 @@ use futures_util::future::try_join;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
 use kindling_shared::params::{Codec, Encoded};
-use kindling_shared::protocol::{
-    Advice, CommitHeader, CommitId, Lease, RejectCode, ToServer, ToWorker, Verdict, Version,
-};
+use kindling_shared::protocol::{CommitHeader, CommitId, Lease, RejectCode, ToServer, ToWorker, Verdict, Version};
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpStream;
@@ -35,7 +33,8 @@ pub struct Effort {
     pub seconds: f64,
 }
 
-/// A model of an exact size, on images of this shape.
+/// A model of an exact size, on images that are small: there must be so many that no epoch ends meanwhile, or a session
+/// would wait for work that another one holds which has stopped until its next round.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// Parameters of the model.
@@ -45,10 +44,10 @@ pub struct Size {
     units: u32,
 }
 
-/// 784-256-10, the MLP of the Fashion-MNIST example.
-pub const SMALL: Size = Size { parameters: 203_530, height: 28, width: 28, units: 256 };
+/// As many as the MLP of the Fashion-MNIST example has.
+pub const SMALL: Size = Size { parameters: 203_530, height: 2, width: 2, units: 13_568 };
 /// Five million parameters exactly.
-pub const LARGE: Size = Size { parameters: 5_000_000, height: 2, width: 1_963, units: 1_270 };
+pub const LARGE: Size = Size { parameters: 5_000_000, height: 4, width: 5, units: 161_290 };
 
 /// One cell of the table.
 #[derive(Clone, Debug, Serialize)]
@@ -77,7 +76,8 @@ pub struct Cell {
     pub stale: u64,
 }
 
-const SAMPLES: u32 = 4_096;
+/// More than can be exchanged in all rounds.
+const SAMPLES: u32 = 1 << 18;
 
 fn run_file(size: Size, codec: Codec) -> anyhow::Result<String> {
     let codec = serde_json::to_string(&codec)?;
@@ -87,7 +87,7 @@ name = "exchange"
 [data]
 format = "idx"
 train = {{ features = "${{KINDLING_BENCH}}/x", labels = "${{KINDLING_BENCH}}/y" }}
-validation = 0.002
+validation = 0.0001
 [model]
 layers = [{{ kind = "flatten" }}, {{ kind = "linear", units = {} }}, {{ kind = "relu" }}, {{ kind = "linear", units = 10 }}]
 [worker]
@@ -100,21 +100,6 @@ epochs = 1000000
 "#,
         size.units
     ))
-}
-
-/// Writes images of a pattern as IDX files: nobody learns from them here.
-pub fn write_data(size: Size, folder: &std::path::Path) -> anyhow::Result<()> {
-    let pixels = size.height * size.width;
-    let mut images = vec![0, 0, 8, 3];
-    for side in [SAMPLES, size.height, size.width] {
-        images.extend(side.to_be_bytes());
-    }
-    images.extend((0..SAMPLES * pixels).map(|index| (index % 251) as u8));
-    let mut labels = vec![0, 0, 8, 1];
-    labels.extend(SAMPLES.to_be_bytes());
-    labels.extend((0..SAMPLES).map(|index| (index % 10) as u8));
-    std::fs::write(folder.join("x"), images)?;
-    Ok(std::fs::write(folder.join("y"), labels)?)
 }
 
 /// A running echo.
@@ -135,7 +120,7 @@ pub async fn measure(
     echo: Baseline<'_>,
 ) -> anyhow::Result<Cell> {
     let folder = tempfile::tempdir()?;
-    write_data(size, folder.path())?;
+    super::write_data(SAMPLES, size.height, size.width, folder.path())?;
     let server = Server::start_in(&[&run_file(size, codec)?], &[], &[("KINDLING_BENCH", folder.path())]).await?;
     let delta: Vec<f32> = (0..size.parameters).map(|index| ((index as f32).sin() + 0.1) * 1e-6).collect();
     let update = Encoded::new(&delta, codec);
@@ -307,11 +292,11 @@ impl Exchange for Session {
             let (mut missing, mut newest, mut ping, mut verdict) = (None, base, None, None);
             while missing != Some(0) {
                 match receive(stream).await? {
-                    ToWorker::Verdict(Verdict::Accepted { id: of, .. }) if of == id => verdict = Some(Ok(())),
+                    ToWorker::Verdict(Verdict::Accepted { id: of, .. }) if of == id => verdict = Some(true),
                     ToWorker::Verdict(Verdict::Rejected { id: of, refusal })
-                        if of == id && matches!(refusal.code, RejectCode::Stale | RejectCode::LeaseExpired) =>
+                        if of == id && refusal.code == RejectCode::Stale =>
                     {
-                        verdict = Some(Err(refusal.advice));
+                        verdict = Some(false);
                     }
                     ToWorker::Snapshot(header) => (newest, missing) = (header.version, Some(header.elements)),
                     ToWorker::Tensor(chunk) => missing = missing.map(|missing| missing - chunk.count() as u64),
@@ -321,15 +306,12 @@ impl Exchange for Session {
             }
             Ok((newest, ping, verdict.context("a centre, but no verdict")?))
         };
-        let ((), (newest, ping, verdict)) = try_join(sending, receiving).await?;
+        let ((), (newest, ping, accepted)) = try_join(sending, receiving).await?;
         self.base = newest;
         if let Some(nonce) = ping {
             self.sink.send(Message::Binary(ToServer::Pong(nonce).encode())).await?;
         }
-        if verdict == Err(Advice::RequestLease) {
-            self.sequence = peer::samples(&self.lease);
-        }
-        Ok(verdict.is_ok())
+        Ok(accepted)
     }
 }
 

@@ -9,6 +9,8 @@ pub mod exchange;
 pub mod process;
 pub mod training;
 
+use std::path::Path;
+
 use serde::Serialize;
 
 /// Median and spread of some rounds.
@@ -35,4 +37,18 @@ impl Rounds {
 pub fn print(result: &impl Serialize) -> anyhow::Result<()> {
     println!("{}", serde_json::to_string(result)?);
     Ok(())
+}
+
+/// Writes so many images of a pattern as IDX files: nobody learns from them here.
+pub fn write_data(samples: u32, height: u32, width: u32, folder: &Path) -> anyhow::Result<()> {
+    let mut images = vec![0, 0, 8, 3];
+    for side in [samples, height, width] {
+        images.extend(side.to_be_bytes());
+    }
+    images.extend((0..samples * height * width).map(|index| (index % 251) as u8));
+    let mut labels = vec![0, 0, 8, 1];
+    labels.extend(samples.to_be_bytes());
+    labels.extend((0..samples).map(|index| (index % 10) as u8));
+    std::fs::write(folder.join("x"), images)?;
+    Ok(std::fs::write(folder.join("y"), labels)?)
 }

@@ -18,6 +18,7 @@ use crate::tab;
 
 /// Local steps between two exchanges, as the run file writes them.
 pub const WINDOWS: [&str; 3] = ["10", "50", "\"auto\""];
+const SAMPLES: u32 = 4_096;
 /// Steps before tf.js is measured.
 const WARM_STEPS: u32 = 200;
 
@@ -65,7 +66,7 @@ epochs = 1000000
 
 /// Measures a window in `rounds` rounds of so many seconds each.
 pub async fn measure(window: &'static str, rounds: usize, seconds: f64, folder: &Path) -> anyhow::Result<Training> {
-    super::exchange::write_data(super::exchange::SMALL, folder)?;
+    super::write_data(SAMPLES, 28, 28, folder)?;
     let server = Server::start_in(&[&run_file(window)], &[], &[("KINDLING_BENCH", folder)]).await?;
     let baseline = serve_baseline().await?;
     let browser = tab::browser(&[]).await?;
@@ -90,7 +91,7 @@ pub async fn measure(window: &'static str, rounds: usize, seconds: f64, folder: 
 
 /// One round without tf.js: the worker's steps a second, and the bare loop's.
 pub async fn once(window: &'static str, seconds: f64, folder: &Path) -> anyhow::Result<(f64, f64)> {
-    super::exchange::write_data(super::exchange::SMALL, folder)?;
+    super::write_data(SAMPLES, 28, 28, folder)?;
     let server = Server::start_in(&[&run_file(window)], &[], &[("KINDLING_BENCH", folder)]).await?;
     let browser = tab::browser(&[]).await?;
     let worker = worker_loop(&browser, &server, seconds).await?;
