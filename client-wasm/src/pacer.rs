@@ -10,7 +10,7 @@ use wasm_bindgen_futures::JsFuture;
 use web_sys::MessageChannel;
 
 /// Milliseconds of compute between two breaths.
-const BREATHE_EVERY: f64 = 16.0;
+const BREATHE_EVERY: f64 = 50.0;
 
 /// Milliseconds since the worker began.
 pub fn now() -> f64 {

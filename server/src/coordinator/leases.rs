@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use kindling_shared::protocol::{
-    Lease, LeaseId, Refusal, RejectCode, SampleRange, ToWorker, Verdict, WorkerId, limits,
+    Lease, LeaseId, Refusal, RejectCode, SampleRange, ToWorker, Verdict, WindowLimit, WorkerId, limits,
 };
 
 use super::ledger::Span;
@@ -45,6 +45,17 @@ impl LeaseState {
     }
 }
 
+/// Half of a worker's share of what is left of an epoch, so that a slow worker does not hold up its end; but no less
+/// than a window, as far as the share goes: every lease ends in an exchange. In whole batches.
+fn lease_samples(remaining: u32, workers: u32, batch: u32, window: WindowLimit) -> u32 {
+    let window = match window {
+        WindowLimit::Steps(steps) => steps.saturating_mul(batch),
+        WindowLimit::Auto { .. } | WindowLimit::Lease => batch,
+    };
+    let half = remaining.div_ceil(2 * workers);
+    half.max(window.min(remaining.div_ceil(workers))).div_ceil(batch).max(1) * batch
+}
+
 impl Coordinator {
     pub(super) fn lease_requested(&mut self, worker: WorkerId, now: Millis, actions: &mut Vec<Action>) {
         let Some(member) = self.members.get(&worker) else {
@@ -80,7 +91,9 @@ impl Coordinator {
         let workers = self.active_workers().max(1) as u32;
         let batch = self.settings.batch_size;
         let remaining = self.ledger.remaining_of_next();
-        let size = remaining.div_ceil(2 * workers).div_ceil(batch).max(1) * batch;
+        let share = (remaining / (4 * workers)).max(batch);
+        let window = self.settings.rule.window_limit(&self.settings.strategy, share);
+        let size = lease_samples(remaining, workers, batch, window);
         let taken = self.ledger.take(size);
         if taken.is_empty() {
             return false;
@@ -102,8 +115,6 @@ impl Coordinator {
         if let Some(member) = self.members.get_mut(&worker) {
             member.lease = Some(id);
         }
-        let share = (remaining / (4 * workers)).max(batch);
-        let window = self.settings.rule.window_limit(&self.settings.strategy, share);
         let lease = Lease { id, ranges, deadline_ms: time as u32, window };
         self.send(worker, ToWorker::Lease(lease), actions);
         true
