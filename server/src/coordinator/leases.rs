@@ -45,15 +45,15 @@ impl LeaseState {
     }
 }
 
-/// Half of a worker's share of what is left of an epoch, so that a slow worker does not hold up its end; but no less
-/// than a window, as far as the share goes: every lease ends in an exchange. In whole batches.
+/// Half of a worker's share of what is left of an epoch, so that a slow worker does not hold up its end; in whole
+/// windows as far as the share goes, because a lease's last window is cut off with it; and in whole batches.
 fn lease_samples(remaining: u32, workers: u32, batch: u32, window: WindowLimit) -> u32 {
     let window = match window {
         WindowLimit::Steps(steps) => steps.saturating_mul(batch),
         WindowLimit::Auto { .. } | WindowLimit::Lease => batch,
     };
-    let half = remaining.div_ceil(2 * workers);
-    half.max(window.min(remaining.div_ceil(workers))).div_ceil(batch).max(1) * batch
+    let unit = window.min(remaining.div_ceil(workers)).max(1);
+    remaining.div_ceil(2 * workers).next_multiple_of(unit).div_ceil(batch).max(1) * batch
 }
 
 impl Coordinator {

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use kindling::headless::devtools::Browser;
 use kindling::runfile;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::Rounds;
 use crate::server::{HANG, Server, number};
@@ -105,9 +106,10 @@ pub async fn once(window: &'static str, seconds: f64, folder: &Path) -> anyhow::
 async fn worker_loop(browser: &Browser, server: &Server, seconds: f64) -> anyhow::Result<f64> {
     const BATCH: f64 = 32.0;
     let page = tab::contribute(browser, server).await?;
-    let start = number(&server.status()?, "/version");
-    // The first windows find the device's speed.
-    let warm = server.until("warm windows", |status| number(status, "/version") >= start + 12).await?;
+    let start = number(&server.status()?, "/samples_trained");
+    // In the first epoch the shards are fetched, and the first windows find the device's speed.
+    let epoch = |status: &Value| number(status, "/samples_trained") > start + u64::from(SAMPLES);
+    let warm = server.until("an epoch", epoch).await?;
     let began = Instant::now();
     tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
     let version = number(&server.status()?, "/version");

@@ -21,15 +21,15 @@ fn a_window_in_steps_travels_as_it_is_written() {
 }
 
 #[test]
-fn a_lease_is_no_shorter_than_a_window_as_far_as_the_share_goes() {
+fn a_lease_holds_whole_windows_as_far_as_the_share_goes() {
     let leased = |steps: u32, workers: u8| {
         let mut bench = Bench::new("dynsgd", 1);
         bench.coordinator.settings.strategy.communication_window = Some(Window::Steps(steps.try_into().expect("not 0")));
         let all: Vec<_> = (1..=workers).map(|worker| bench.join(worker)).collect();
         bench.lease(&all[0]).ranges.iter().map(SampleRange::len).sum::<u32>()
     };
-    assert_eq!(leased(2, 2), 50, "half a share of 200 samples holds a window of 2 x 10");
-    assert_eq!(leased(7, 2), 70, "a window");
+    assert_eq!(leased(2, 2), 60, "three windows of 2 x 10 hold half a share of 200 samples");
+    assert_eq!(leased(7, 2), 70, "one window");
     assert_eq!(leased(1_000, 2), 100, "a share");
     assert_eq!(leased(u32::MAX, 1), 200);
 }
