@@ -6,7 +6,7 @@ use burn::tensor::Device;
 use kindling_shared::data::{BatchSource, Shard};
 use kindling_shared::model::{infer_layout, initial_parameters};
 use kindling_shared::run::RunPlan;
-use kindling_shared::trainer::{Pacer, Trainer};
+use kindling_shared::trainer::{Between, Pacer, Trainer};
 use wasm_bindgen::prelude::*;
 
 use crate::pacer::now;
@@ -15,8 +15,8 @@ use crate::pacer::now;
 struct Breathless;
 
 impl Pacer for Breathless {
-    async fn between_steps(&mut self) -> bool {
-        true
+    async fn between_steps(&mut self) -> Between {
+        Between::GoOn
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use js_sys::Promise;
-use kindling_shared::trainer::Pacer;
+use kindling_shared::trainer::{Between, Pacer};
 use wasm_bindgen::{JsCast as _, JsValue};
 use wasm_bindgen_futures::JsFuture;
 use web_sys::MessageChannel;
@@ -33,7 +33,7 @@ impl Breath {
 }
 
 impl Pacer for Breath {
-    async fn between_steps(&mut self) -> bool {
+    async fn between_steps(&mut self) -> Between {
         if now() - self.last >= BREATHE_EVERY
             && let Some(channel) = &self.channel
         {
@@ -45,7 +45,11 @@ impl Pacer for Breath {
             }
             self.last = now();
         }
-        !self.abandon.get()
+        if self.abandon.get() { Between::Abandon } else { Between::GoOn }
+    }
+
+    fn breathe_soon(&mut self) {
+        self.last = f64::NEG_INFINITY;
     }
 }
 

@@ -8,13 +8,13 @@ use kindling::runfile::LoadedRun;
 use kindling_shared::data::{BatchSource, Shard};
 use kindling_shared::model::initial_parameters;
 use kindling_shared::random::permutation;
-use kindling_shared::trainer::{Pacer, Trainer};
+use kindling_shared::trainer::{Between, Pacer, Trainer};
 
 struct Always;
 
 impl Pacer for Always {
-    async fn between_steps(&mut self) -> bool {
-        true
+    async fn between_steps(&mut self) -> Between {
+        Between::GoOn
     }
 }
 

@@ -9,7 +9,7 @@ use kindling_shared::model::infer_layout;
 use kindling_shared::params::{Assembler, Codec, Encoded, Layout};
 use kindling_shared::protocol::{Backend, SelfTestAnswer, SnapshotHeader, ToServer};
 use kindling_shared::run::RunPlan;
-use kindling_shared::session::{self, Identity, Input, Job, Phase, Session};
+use kindling_shared::session::{self, Identity, Input, Job, LateCentre, Phase, Session, WindowOrder};
 use kindling_shared::strategy::{self, Commit, ServerHalf};
 use kindling_shared::trainer::WindowResult;
 use sha2::{Digest as _, Sha256};
@@ -19,11 +19,13 @@ use super::*;
 const PLAN: &str = r#"{ "id": "toy", "name": "toy", "seed": 1,
     "data": { "sample_shape": [2], "classes": 2, "train_samples": 120, "shards": 3, "bytes": 1 },
     "model": { "layers": [{ "kind": "linear", "units": 2 }] },
-    "worker": { "batch_size": 10 }, "strategy": { "rule": "dynsgd", "communication_window": 2 } }"#;
+    "worker": { "batch_size": 1 }, "strategy": { "rule": "downpour", "communication_window": 20 } }"#;
 const ELEMENTS: usize = 6;
 const SAMPLES: u64 = 120;
 /// Milliseconds that one local step takes on the toy device.
-const STEP: Millis = 50;
+const STEP: Millis = 5;
+/// What a window adds to each parameter.
+const PROGRESS: f32 = 0.5;
 const SECRET: [u8; 32] = [3; 32];
 
 /// One tab: a session, its socket, and what its device is busy with.
@@ -31,6 +33,12 @@ struct Tab {
     session: Session,
     connection: Option<ConnectionId>,
     inputs: VecDeque<(Millis, Input)>,
+    /// The device's parameters.
+    local: Vec<f32>,
+    /// The window at work, and when it is done.
+    window: Option<(Millis, WindowOrder)>,
+    /// Windows that began before their centre was there.
+    ran_ahead: u32,
     identity: Option<Identity>,
     commit: Option<(CommitHeader, Assembler)>,
     /// The next window is reported with an all-zero change: a device that computes nothing.
@@ -60,12 +68,12 @@ impl World {
             .collect();
         let plan: RunPlan = serde_json::from_str(PLAN).expect("a plan");
         let layout = infer_layout(&plan.model, &plan.data.sample_shape, plan.data.classes).expect("fits");
-        let rule = strategy::find("dynsgd").expect("a rule");
+        let rule = strategy::find("downpour").expect("a rule");
         let settings = Settings {
             rule,
             strategy: plan.strategy,
             seed: 1,
-            batch_size: 10,
+            batch_size: 1,
             epochs,
             shards: shards.iter().map(|bytes| (ShardHash::of(bytes), 40)).collect(),
             elements: ELEMENTS as u64,
@@ -93,6 +101,9 @@ impl World {
             session,
             connection: None,
             inputs,
+            local: Vec::new(),
+            window: None,
+            ran_ahead: 0,
             identity: None,
             commit: None,
             broken: false,
@@ -159,6 +170,7 @@ impl World {
                 }
             }
             self.tabs[tab].inputs = later;
+            self.compute(tab);
         }
         let actions = self.coordinator.tick(self.now);
         self.server_does(actions, None);
@@ -188,23 +200,42 @@ impl World {
                 later.push_back((self.now + 10, Input::SelfTestDone(answer)));
             }
             session::Action::Compute(Job::Window(order)) => {
-                let steps = order.source.batches() as u32;
-                let change = if std::mem::take(&mut self.tabs[tab].broken) { 0.0 } else { 0.5 };
-                let start = order.load.map_or_else(|| self.centre.clone(), |load| load.to_vec());
-                let result = WindowResult {
-                    steps,
-                    samples: order.source.samples() as u32,
-                    loss: 1.0,
-                    parameters: start.iter().map(|value| value + change).collect(),
-                };
-                let compute_ms = steps * STEP as u32;
-                let done = Input::WindowDone { number: order.number, result, compute_ms };
-                later.push_back((self.now + Millis::from(compute_ms), done));
+                let tab = &mut self.tabs[tab];
+                if let Some(load) = &order.load {
+                    tab.local = load.to_vec();
+                }
+                tab.ran_ahead += u32::from(order.late_centre.is_some());
+                tab.window = Some((self.now + order.source.batches() as Millis * STEP, order));
             }
-            session::Action::Abandon => later.retain(|(_, input)| !matches!(input, Input::WindowDone { .. })),
+            session::Action::Abandon => {
+                self.tabs[tab].window = None;
+                later.retain(|(_, input)| !matches!(input, Input::WindowDone { .. }));
+            }
             session::Action::UseCpu => {}
             session::Action::Remember(identity) => self.tabs[tab].identity = identity,
         }
+    }
+
+    /// The device takes a late centre when it comes, and is done with its window when its time is over and no centre
+    /// is missing any more.
+    fn compute(&mut self, tab: usize) {
+        let tab = &mut self.tabs[tab];
+        let Some((end, mut order)) = tab.window.take() else { return };
+        if let Some(shift) = order.late_centre.as_mut().and_then(LateCentre::shift) {
+            tab.local.iter_mut().zip(&*shift).for_each(|(value, shift)| *value += shift);
+            order.late_centre = None;
+        }
+        if self.now < end || order.late_centre.is_some() {
+            tab.window = Some((end, order));
+            return;
+        }
+        let change = if std::mem::take(&mut tab.broken) { 0.0 } else { PROGRESS };
+        tab.local.iter_mut().for_each(|value| *value += change);
+        let steps = order.source.batches() as u32;
+        let result =
+            WindowResult { steps, samples: order.source.samples() as u32, loss: 1.0, parameters: tab.local.clone() };
+        let compute_ms = steps * STEP as u32;
+        tab.inputs.push_back((self.now, Input::WindowDone { number: order.number, result, compute_ms }));
     }
 
     /// A frame of a tab, as the gateway takes it.
@@ -283,6 +314,9 @@ impl World {
         assert_eq!(self.coordinator.ledger().samples_trained(), epochs * SAMPLES);
         let credit: u64 = self.coordinator.workers(self.now).iter().map(|worker| worker.samples_accepted).sum();
         assert_eq!(credit, epochs * SAMPLES);
+        // Every window's progress is added whole, once, whatever its parameters began from.
+        let progress = self.coordinator.commit_counts().accepted as f32 * PROGRESS;
+        assert_eq!(self.centre, vec![progress; ELEMENTS]);
     }
 }
 
@@ -298,6 +332,7 @@ fn two_tabs_train_to_the_end_and_are_told_so() {
     assert!(workers.iter().all(|worker| worker.samples_accepted > 100), "{workers:?}");
     assert_eq!(world.coordinator.commit_counts().rejected, 0);
     assert!(world.tabs.iter().all(|tab| tab.identity.is_none()), "nobody comes back to a run that has ended");
+    assert!(world.tabs.iter().all(|tab| tab.ran_ahead > 0), "no tab stands still while it exchanges");
 }
 
 #[test]

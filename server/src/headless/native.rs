@@ -12,7 +12,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use kindling_shared::protocol::{Backend, Capabilities, ShardHash, limits};
 use kindling_shared::session::{Action, Input, Job, Outcome, Phase, Session};
-use kindling_shared::trainer::{DeviceError, Pacer, Trainer};
+use kindling_shared::trainer::{Between, DeviceError, Pacer, Trainer};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::socket::{Socket, Tagged};
@@ -212,7 +212,7 @@ impl Shell {
 
     fn begin(&mut self, job: Job) -> LocalBoxFuture<'static, Done> {
         let trainer = self.trainer.take();
-        let mut breath = Breath { last: Instant::now(), abandon: Rc::clone(&self.abandon) };
+        let mut breath = Breath { due: Instant::now() + BREATHE_EVERY, abandon: Rc::clone(&self.abandon) };
         let began = self.began;
         let now = move || began.elapsed().as_secs_f64() * 1e3;
         async move { job.run(trainer, &Device::flex(), &mut breath, now).await }.boxed_local()
@@ -249,16 +249,20 @@ fn get(url: &str) -> Result<Bytes, ureq::Error> {
 
 /// Lets messages through while a window computes.
 struct Breath {
-    last: Instant,
+    due: Instant,
     abandon: Rc<Cell<bool>>,
 }
 
 impl Pacer for Breath {
-    async fn between_steps(&mut self) -> bool {
-        if self.last.elapsed() >= BREATHE_EVERY {
+    async fn between_steps(&mut self) -> Between {
+        if Instant::now() >= self.due {
             tokio::task::yield_now().await;
-            self.last = Instant::now();
+            self.due = Instant::now() + BREATHE_EVERY;
         }
-        !self.abandon.get()
+        if self.abandon.get() { Between::Abandon } else { Between::GoOn }
+    }
+
+    fn breathe_soon(&mut self) {
+        self.due = Instant::now();
     }
 }

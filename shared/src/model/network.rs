@@ -103,6 +103,12 @@ impl Network {
         self.map(&mut Loader { flat })
     }
 
+    /// The network with a flat vector, which must have the layout's length, added to its parameters on the device.
+    #[must_use]
+    pub fn shift(self, flat: &[f32]) -> Self {
+        self.map(&mut Shifter { flat })
+    }
+
     /// All parameters as one vector on the device: one read-back.
     pub fn flat(&self) -> Tensor<1> {
         let mut parts = Parameters(Vec::new());
@@ -144,18 +150,36 @@ impl ModuleVisitor for Gradients<'_> {
 }
 
 /// Takes the values from the front of the vector, parameter by parameter.
+/// The next parameter's part of a flat vector, on its device.
+fn next_part<const D: usize>(flat: &mut &[f32], parameter: &Param<Tensor<D>>) -> Tensor<D> {
+    let shape = parameter.lazy_shape();
+    let (values, rest) = flat.split_at(shape.num_elements());
+    *flat = rest;
+    Tensor::from_data(TensorData::new(values.to_vec(), shape), &parameter.lazy_device())
+}
+
 struct Loader<'a> {
     flat: &'a [f32],
 }
 
 impl ModuleMapper for Loader<'_> {
     fn map_float<const D: usize>(&mut self, parameter: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let shape = parameter.lazy_shape();
-        let device = parameter.lazy_device();
-        let (values, rest) = self.flat.split_at(shape.num_elements());
-        self.flat = rest;
+        let values = next_part(&mut self.flat, &parameter);
         let (id, old, mapper) = parameter.consume();
-        let values = Tensor::<D>::from_data(TensorData::new(values.to_vec(), shape), &device);
         Param::from_mapped_value(id, values.set_require_grad(old.is_require_grad()), mapper)
+    }
+}
+
+struct Shifter<'a> {
+    flat: &'a [f32],
+}
+
+impl ModuleMapper for Shifter<'_> {
+    fn map_float<const D: usize>(&mut self, parameter: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let shift = next_part(&mut self.flat, &parameter);
+        let (id, old, mapper) = parameter.consume();
+        let wants_gradient = old.is_require_grad();
+        let moved = (old.detach() + shift).detach().set_require_grad(wants_gradient);
+        Param::from_mapped_value(id, moved, mapper)
     }
 }

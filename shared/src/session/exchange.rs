@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::ahead::{Awaited, LateCentre, await_centre};
 use super::{Action, Millis, Session, Transfer};
 use crate::params::{Assembler, Encoded};
 use crate::protocol::{
@@ -31,6 +32,10 @@ pub(super) struct Exchange {
     pull_sent: bool,
     /// The centre must be loaded before the next window.
     load: bool,
+    /// Where the device stands after the window whose commit is pending: the next one may go on from there.
+    pushed: Option<Arc<Vec<f32>>>,
+    /// The window at work runs ahead of this centre.
+    awaited: Option<Awaited>,
 }
 
 impl Exchange {
@@ -58,6 +63,23 @@ impl Exchange {
         self.centre = None;
     }
 
+    pub(super) const fn may_run_ahead(&self) -> bool {
+        self.pushed.is_some()
+    }
+
+    /// For a window of so many steps that begins before its centre is there.
+    pub(super) fn run_ahead(&mut self, steps: u32) -> Option<LateCentre> {
+        let (awaited, late) = await_centre(self.pushed.take()?, steps);
+        self.awaited = Some(awaited);
+        Some(late)
+    }
+
+    /// The device's own parameters are of no use any more; a window that runs ahead is abandoned by that.
+    pub(super) fn stop_running_ahead(&mut self) {
+        self.pushed = None;
+        self.awaited = None;
+    }
+
     pub(super) const fn requests_lost(&mut self) {
         self.pull_sent = false;
     }
@@ -76,7 +98,7 @@ impl Exchange {
 }
 
 impl Session {
-    pub(super) fn window_done(&mut self, number: u64, result: &WindowResult, compute_ms: u32) {
+    pub(super) fn window_done(&mut self, number: u64, result: WindowResult, compute_ms: u32) {
         if !self.take_window(number) {
             return;
         }
@@ -107,6 +129,7 @@ impl Session {
         self.exchange.pending = Some(Pending { id, frames });
         if pulls {
             self.exchange.drop_centre();
+            self.exchange.pushed = Some(Arc::new(result.parameters));
         }
         self.send_commit();
     }
@@ -205,8 +228,12 @@ impl Session {
             let parameters = Arc::new(assembler.finish().to_vec());
             self.progress.receiving = None;
             self.exchange.pull_sent = false;
+            self.exchange.load = self.exchange.awaited.is_none();
+            if let Some(awaited) = self.exchange.awaited.take() {
+                awaited.arrived(&parameters);
+            }
+            self.exchange.stop_running_ahead();
             self.exchange.centre = Some(Centre { version: header.version, parameters });
-            self.exchange.load = true;
             self.progress.version = Some(header.version.number);
         }
     }

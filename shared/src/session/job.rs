@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 
+use super::ahead::Ahead;
 use super::{Input, WindowOrder};
 use crate::params::Layout;
 use crate::protocol::SelfTestAnswer;
@@ -37,7 +38,7 @@ pub enum Outcome {
         number: u64,
         /// What it gave.
         result: Option<WindowResult>,
-        /// Milliseconds that it took.
+        /// Milliseconds that it took, without the wait for a late centre.
         compute_ms: u32,
     },
 }
@@ -67,8 +68,9 @@ impl Job {
                     trainer.load(parameters);
                 }
                 let began = now();
-                let result = trainer.window(&order.source, pacer).await;
-                let compute_ms = (now() - began).max(1.0) as u32;
+                let mut pacer = Ahead { pacer, late: order.late_centre, now: &now, waited: 0.0 };
+                let result = trainer.window(&order.source, &mut pacer).await;
+                let compute_ms = (now() - began - pacer.waited).max(1.0) as u32;
                 let outcome = result.map(|result| Outcome::Window { number: order.number, result, compute_ms });
                 (trainer, outcome)
             }

@@ -4,6 +4,7 @@
 //! carries the actions out and reports back with [`Input`]s. It may be wrong about nothing that costs samples: what it
 //! holds is the server's to give, and every loss ends in a state from which it asks again.
 
+mod ahead;
 mod exchange;
 mod job;
 mod link;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+pub use ahead::LateCentre;
 pub use job::{Job, Outcome};
 pub use link::Identity;
 pub use progress::{PageMessage, Phase, Progress, RunSummary, Transfer};
@@ -170,7 +172,7 @@ impl Session {
             Input::Shard { hash, bytes } => self.shard_arrived(hash, &bytes, now),
             Input::ShardFailed { hash, reason } => self.shard_failed(hash, &reason, now),
             Input::SelfTestDone(answer) => self.send(&ToServer::SelfTestAnswer(answer)),
-            Input::WindowDone { number, result, compute_ms } => self.window_done(number, &result, compute_ms),
+            Input::WindowDone { number, result, compute_ms } => self.window_done(number, result, compute_ms),
             Input::DeviceLost(detail) => self.device_lost(&detail),
             Input::Trouble(trouble) => self.trouble(trouble.kind, &trouble.detail),
             Input::DeviceChanged(capabilities) => self.device_changed(capabilities, now),
@@ -276,6 +278,7 @@ impl Session {
         }
         self.exchange.drop_commit();
         self.exchange.drop_centre();
+        self.exchange.stop_running_ahead();
         self.progress.sending = None;
     }
 

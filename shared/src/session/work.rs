@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::ahead::{LateCentre, steps_ahead};
 use super::{Action, Job, Millis, Progress, Session};
 use crate::data::{BatchSource, Shard};
 use crate::params::Layout;
@@ -15,7 +16,7 @@ use crate::run::RunPlan;
 const FIRST_STEPS: u32 = 2;
 
 /// A window to train.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct WindowOrder {
     /// Tells this window from abandoned ones.
     pub number: u64,
@@ -25,6 +26,8 @@ pub struct WindowOrder {
     pub layout: Arc<Layout>,
     /// Parameters to load first; absent: go on from the device's own.
     pub load: Option<Arc<Vec<f32>>>,
+    /// The centre that has not arrived yet: the device's own parameters are moved when it does.
+    pub late_centre: Option<LateCentre>,
     /// True when the optimizer must forget its moments first.
     pub fresh_optimizer: bool,
     /// What to train on: every batch once, in order.
@@ -119,9 +122,9 @@ impl Work {
         self.lease.as_ref().is_some_and(|active| now >= active.expires)
     }
 
-    /// Drops a lease that has no samples left. The server knows.
+    /// Drops a lease that has no samples left, and no window at work. The server knows.
     pub(super) fn drop_finished_lease(&mut self) {
-        if self.lease.as_ref().is_some_and(|active| active.remaining() == 0) {
+        if self.window.is_none() && self.lease.as_ref().is_some_and(|active| active.remaining() == 0) {
             self.lease = None;
         }
     }
@@ -200,20 +203,25 @@ impl Session {
         }
     }
 
-    /// Begins the next window when lease, shards and centre are all there.
+    /// Begins the next window when lease, shards and centre are all there; the centre may be on its way still.
     pub(super) fn begin_window(&mut self) {
-        if self.work.is_training() || self.exchange.is_pending() {
+        if self.work.is_training() {
             return;
         }
         let (Some(joined), Some(active)) = (&self.joined, &mut self.work.lease) else {
             return;
         };
-        if !self.exchange.has_centre() {
+        let late = self.exchange.is_pending() || !self.exchange.has_centre();
+        if late && !self.exchange.may_run_ahead() {
             return;
         }
         let batch_size = joined.plan.worker.batch_size;
         let steps = window_steps(active.lease.window, batch_size, self.work.steps_per_second);
         let samples = active.remaining().min(steps.saturating_mul(batch_size));
+        let steps = samples.div_ceil(batch_size);
+        if late && steps_ahead(steps) == 0 {
+            return;
+        }
         let Some(order) = sample_order(&active.lease.ranges, active.taken, samples, &joined.plan, |hash| {
             self.shards.get(hash).cloned()
         }) else {
@@ -222,13 +230,15 @@ impl Session {
         active.taken += samples;
         self.work.windows_begun += 1;
         self.work.window = Some(self.work.windows_begun);
-        let load = self.exchange.take_load();
+        let (load, late_centre) =
+            if late { (None, self.exchange.run_ahead(steps)) } else { (self.exchange.take_load(), None) };
         self.actions.push(Action::Compute(Job::Window(WindowOrder {
             number: self.work.windows_begun,
             plan: Arc::clone(&joined.plan),
             layout: Arc::clone(&joined.layout),
             fresh_optimizer: load.is_some() && !joined.worker_half.pulls(),
             load,
+            late_centre,
             source: BatchSource::new(order, batch_size, joined.plan.data.transforms.clone().into()),
         })));
     }

@@ -7,6 +7,7 @@ mod evaluate;
 mod self_test;
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use burn::optim::{AdamConfig, GradientsParams, ModuleOptimizer, SgdConfig};
@@ -41,10 +42,24 @@ pub struct WindowResult {
     pub parameters: Vec<f32>,
 }
 
-/// Decides between two steps whether to go on, and lets others run.
+/// What is done between two steps.
+#[derive(Clone, Debug)]
+pub enum Between {
+    /// The next step.
+    GoOn,
+    /// Add this flat vector, as long as the layout, to the parameters; then the next step.
+    Move(Arc<Vec<f32>>),
+    /// Nothing more: the window is not wanted.
+    Abandon,
+}
+
+/// Decides between two steps how to go on, and lets others run.
 pub trait Pacer {
-    /// Returns false to abandon the window.
-    fn between_steps(&mut self) -> impl Future<Output = bool>;
+    /// What to do between the step that was taken and the next.
+    fn between_steps(&mut self) -> impl Future<Output = Between>;
+
+    /// Others have something to do: let them run after the next step at the latest.
+    fn breathe_soon(&mut self) {}
 }
 
 /// Takes local steps on one device.
@@ -118,8 +133,10 @@ impl Trainer {
                 Some(sum) => sum + loss,
                 None => loss,
             });
-            if !pacer.between_steps().await {
-                return Ok(None);
+            match pacer.between_steps().await {
+                Between::GoOn => {}
+                Between::Move(shift) => self.network = self.network.take().map(|network| network.shift(&shift)),
+                Between::Abandon => return Ok(None),
             }
         }
         let loss = match loss_sum {

@@ -19,8 +19,8 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 
 struct Always;
 impl Pacer for Always {
-    async fn between_steps(&mut self) -> bool {
-        true
+    async fn between_steps(&mut self) -> Between {
+        Between::GoOn
     }
 }
 
@@ -128,11 +128,34 @@ fn one_step_of_sgd_is_the_gradient_that_differences_give() {
 }
 
 #[test]
+fn parameters_are_moved_between_two_steps() {
+    struct Once(Option<Arc<Vec<f32>>>);
+    impl Pacer for Once {
+        async fn between_steps(&mut self) -> Between {
+            self.0.take().map_or(Between::GoOn, Between::Move)
+        }
+    }
+    let (mut trainer, layout) = trainer(&plan(small_cnn(), OptimizerSettings::Sgd { learning_rate: 0.0 }));
+    let start = now(trainer.parameters()).expect("loaded");
+    let shift: Vec<f32> = (0..layout.elements()).map(|index| index as f32).collect();
+    let moved = now(trainer.window(&samples(60), &mut Once(Some(Arc::new(shift))))).expect("runs").expect("whole");
+    for (index, (before, after)) in start.iter().zip(&moved.parameters).enumerate() {
+        assert_eq!(before + index as f32, *after, "entry {index}");
+    }
+    // What was moved still learns.
+    let mut layers = small_cnn();
+    layers.retain(|layer| !matches!(layer, Layer::Dropout { .. }));
+    let plan = plan(layers, OptimizerSettings::Sgd { learning_rate: 0.1 });
+    let mut window = |mut pacer: Once| now(self::trainer(&plan).0.window(&samples(60), &mut pacer)).expect("runs");
+    assert_eq!(window(Once(Some(Arc::new(vec![0.0; layout.elements()])))), window(Once(None)));
+}
+
+#[test]
 fn an_abandoned_window_gives_nothing() {
     struct Never;
     impl Pacer for Never {
-        async fn between_steps(&mut self) -> bool {
-            false
+        async fn between_steps(&mut self) -> Between {
+            Between::Abandon
         }
     }
     let (mut trainer, _) = trainer(&plan(small_cnn(), OptimizerSettings::default()));

@@ -1,0 +1,102 @@
+//! Running ahead: a window begins while the centre that it should begin from is still on its way.
+//!
+//! Where a worker takes the newest centre after each exchange, it would stand still for as long as the exchange takes.
+//! Instead it goes on from its own parameters x for a few steps; when the centre c arrives, its parameters are moved by
+//! c - x. So a window's progress is added to the centre that it is counted from, and only the gradients of its first
+//! steps are taken beside it. (Shen et al., "Faster Distributed Deep Net Training: Computation and Communication
+//! Decoupled Stochastic Gradient Descent", 2019, equation 7, lets a whole window run so.)
+
+use std::sync::Arc;
+
+use futures_channel::oneshot;
+
+use crate::trainer::{Between, Pacer};
+
+/// A window runs ahead for at most one part in so many of its steps: staleness is counted from the centre that arrives.
+const PART: u32 = 4;
+/// Steps between two looks at what has arrived: a breath costs a fraction of a step.
+const LOOK_EVERY: u32 = 2;
+
+/// The centre that a window waits for.
+#[derive(Debug)]
+pub struct LateCentre {
+    /// Steps that may be taken without it.
+    steps: u32,
+    shift: oneshot::Receiver<Arc<Vec<f32>>>,
+}
+
+/// The other end: where the parameters stood that the window went on from, and whom to tell of the centre.
+pub(super) struct Awaited {
+    from: Arc<Vec<f32>>,
+    shift: oneshot::Sender<Arc<Vec<f32>>>,
+}
+
+/// Steps that a window of so many may run ahead.
+pub(super) const fn steps_ahead(steps: u32) -> u32 {
+    steps / PART
+}
+
+/// A centre that is awaited by a window of so many steps, which goes on from the parameters `from`.
+pub(super) fn await_centre(from: Arc<Vec<f32>>, steps: u32) -> (Awaited, LateCentre) {
+    let (sender, receiver) = oneshot::channel();
+    (Awaited { from, shift: sender }, LateCentre { steps: steps_ahead(steps), shift: receiver })
+}
+
+impl Awaited {
+    /// The centre is there.
+    pub(super) fn arrived(self, centre: &[f32]) {
+        let shift = centre.iter().zip(&*self.from).map(|(centre, from)| centre - from).collect();
+        // A window that was abandoned in between waits for nothing.
+        let _ = self.shift.send(Arc::new(shift));
+    }
+}
+
+impl LateCentre {
+    /// By how much the parameters are to be moved, once that is known.
+    pub fn shift(&mut self) -> Option<Arc<Vec<f32>>> {
+        self.shift.try_recv().ok().flatten()
+    }
+}
+
+/// Another pacer, and the wait for the centre.
+pub(super) struct Ahead<'a, P, N> {
+    pub(super) pacer: &'a mut P,
+    pub(super) late: Option<LateCentre>,
+    /// The shell's clock, in milliseconds.
+    pub(super) now: N,
+    /// Milliseconds spent waiting.
+    pub(super) waited: f64,
+}
+
+impl<P: Pacer, N: Fn() -> f64> Pacer for Ahead<'_, P, N> {
+    async fn between_steps(&mut self) -> Between {
+        let between = self.pacer.between_steps().await;
+        let Some(late) = self.late.as_mut().filter(|_| matches!(between, Between::GoOn)) else {
+            return between;
+        };
+        late.steps = late.steps.saturating_sub(1);
+        let shift = if late.steps > 0 {
+            match late.shift.try_recv() {
+                Ok(None) => {
+                    if late.steps.is_multiple_of(LOOK_EVERY) {
+                        self.pacer.breathe_soon();
+                    }
+                    return Between::GoOn;
+                }
+                Ok(shift) => shift,
+                Err(oneshot::Canceled) => None,
+            }
+        } else {
+            let began = (self.now)();
+            let shift = (&mut late.shift).await.ok();
+            self.waited += (self.now)() - began;
+            shift
+        };
+        self.late = None;
+        shift.map_or(Between::Abandon, Between::Move)
+    }
+
+    fn breathe_soon(&mut self) {
+        self.pacer.breathe_soon();
+    }
+}
