@@ -146,7 +146,7 @@ fn parameters_are_moved_between_two_steps() {
     let mut layers = small_cnn();
     layers.retain(|layer| !matches!(layer, Layer::Dropout { .. }));
     let plan = plan(layers, OptimizerSettings::Sgd { learning_rate: 0.1 });
-    let mut window = |mut pacer: Once| now(self::trainer(&plan).0.window(&samples(60), &mut pacer)).expect("runs");
+    let window = |mut pacer: Once| now(self::trainer(&plan).0.window(&samples(60), &mut pacer)).expect("runs");
     assert_eq!(window(Once(Some(Arc::new(vec![0.0; layout.elements()])))), window(Once(None)));
 }
 

@@ -24,7 +24,8 @@ fn a_window_in_steps_travels_as_it_is_written() {
 fn a_lease_holds_whole_windows_as_far_as_the_share_goes() {
     let leased = |steps: u32, workers: u8| {
         let mut bench = Bench::new("dynsgd", 1);
-        bench.coordinator.settings.strategy.communication_window = Some(Window::Steps(steps.try_into().expect("not 0")));
+        bench.coordinator.settings.strategy.communication_window =
+            Some(Window::Steps(steps.try_into().expect("not 0")));
         let all: Vec<_> = (1..=workers).map(|worker| bench.join(worker)).collect();
         bench.lease(&all[0]).ranges.iter().map(SampleRange::len).sum::<u32>()
     };
