@@ -9,7 +9,7 @@ use wasm_bindgen::{JsCast as _, JsValue};
 use wasm_bindgen_futures::JsFuture;
 use web_sys::MessageChannel;
 
-/// Milliseconds of compute between two breaths.
+/// Milliseconds of compute between two breaths: each costs half a millisecond, and nobody sees that a command waits.
 const BREATHE_EVERY: f64 = 50.0;
 
 /// Milliseconds since the worker began.

@@ -45,15 +45,29 @@ impl LeaseState {
     }
 }
 
-/// Half of a worker's share of what is left of an epoch, so that a slow worker does not hold up its end; in whole
-/// windows as far as the share goes, because a lease's last window is cut off with it; and in whole batches.
-fn lease_samples(remaining: u32, workers: u32, batch: u32, window: WindowLimit) -> u32 {
-    let window = match window {
-        WindowLimit::Steps(steps) => steps.saturating_mul(batch),
-        WindowLimit::Auto { .. } | WindowLimit::Lease => batch,
-    };
-    let unit = window.min(remaining.div_ceil(workers)).max(1);
-    remaining.div_ceil(2 * workers).next_multiple_of(unit).div_ceil(batch).max(1) * batch
+/// What is left of an epoch, and how it is shared.
+struct Share {
+    /// Samples of an epoch, and those of them that nobody holds yet.
+    epoch: u32,
+    remaining: u32,
+    workers: u32,
+    batch: u32,
+    window: WindowLimit,
+}
+
+impl Share {
+    /// Half of a worker's share of what is left, so that a slow worker does not hold up an epoch's end, in whole
+    /// batches. In whole windows where they are short beside an epoch: a lease's last window is cut off with it.
+    fn lease_samples(&self) -> u32 {
+        let half = |samples: u32| samples.div_ceil(2 * self.workers);
+        let unit = match self.window {
+            WindowLimit::Steps(steps) if steps.saturating_mul(self.batch) <= half(self.epoch) => {
+                (steps * self.batch).min(self.remaining.div_ceil(self.workers))
+            }
+            _ => self.batch,
+        };
+        half(self.remaining).next_multiple_of(unit.max(1)).div_ceil(self.batch).max(1) * self.batch
+    }
 }
 
 impl Coordinator {
@@ -93,8 +107,8 @@ impl Coordinator {
         let remaining = self.ledger.remaining_of_next();
         let share = (remaining / (4 * workers)).max(batch);
         let window = self.settings.rule.window_limit(&self.settings.strategy, share);
-        let size = lease_samples(remaining, workers, batch, window);
-        let taken = self.ledger.take(size);
+        let epoch = self.settings.shards.iter().map(|(_, samples)| samples).sum();
+        let taken = self.ledger.take(Share { epoch, remaining, workers, batch, window }.lease_samples());
         if taken.is_empty() {
             return false;
         }

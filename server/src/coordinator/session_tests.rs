@@ -222,14 +222,14 @@ impl World {
         let tab = &mut self.tabs[tab];
         let Some((end, mut order)) = tab.window.take() else { return };
         if let Some(shift) = order.late_centre.as_mut().and_then(LateCentre::shift) {
-            tab.local.iter_mut().zip(&*shift).for_each(|(value, shift)| *value += shift);
+            tab.local.iter_mut().zip(&shift).for_each(|(value, shift)| *value += shift);
             order.late_centre = None;
         }
         if self.now < end || order.late_centre.is_some() {
             tab.window = Some((end, order));
             return;
         }
-        let change = if std::mem::take(&mut tab.broken) { 0.0 } else { PROGRESS };
+        let change = if std::mem::take(&mut tab.broken) { f32::NAN } else { PROGRESS };
         tab.local.iter_mut().for_each(|value| *value += change);
         let steps = order.source.batches() as u32;
         let result =
@@ -263,8 +263,8 @@ impl World {
                 let (header, mut assembler) = self.tabs[tab].commit.take().expect("announced");
                 assembler.push(chunk).expect("in order");
                 let update = assembler.finish();
-                let zero = || Refusal::new(RejectCode::AllZero, "zeros");
-                let checked = if update.largest() == 0.0 { Err(zero()) } else { Ok(()) };
+                let refused = || Refusal::new(RejectCode::NotFinite, "no numbers");
+                let checked = if update.largest().is_finite() { Ok(()) } else { Err(refused()) };
                 return self.server(connection, Event::Commit { header, checked }, Some(&(header, update)));
             }
         };
@@ -332,7 +332,7 @@ fn two_tabs_train_to_the_end_and_are_told_so() {
     assert!(workers.iter().all(|worker| worker.samples_accepted > 100), "{workers:?}");
     assert_eq!(world.coordinator.commit_counts().rejected, 0);
     assert!(world.tabs.iter().all(|tab| tab.identity.is_none()), "nobody comes back to a run that has ended");
-    assert!(world.tabs.iter().all(|tab| tab.ran_ahead > 0), "no tab stands still while it exchanges");
+    assert!(world.tabs.iter().all(|tab| tab.ran_ahead > 0), "every tab ran ahead");
 }
 
 #[test]
@@ -405,14 +405,14 @@ fn a_reloaded_tab_is_the_same_worker() {
 }
 
 #[test]
-fn a_device_that_computes_nothing_is_refused_and_the_samples_are_trained_all_the_same() {
+fn a_result_that_is_no_number_is_refused_once_and_the_samples_are_trained_all_the_same() {
     let mut world = World::new(3);
     world.open(None);
     world.run(300);
     world.tabs[0].broken = true;
     world.finish();
     world.exact(3);
-    assert_eq!(world.coordinator.commit_counts().by_code.get(&RejectCode::AllZero), Some(&1));
+    assert_eq!(world.coordinator.commit_counts().by_code.get(&RejectCode::NotFinite), Some(&1));
 }
 
 #[test]

@@ -149,7 +149,6 @@ impl ModuleVisitor for Gradients<'_> {
     }
 }
 
-/// Takes the values from the front of the vector, parameter by parameter.
 /// The next parameter's part of a flat vector, on its device.
 fn next_part<const D: usize>(flat: &mut &[f32], parameter: &Param<Tensor<D>>) -> Tensor<D> {
     let shape = parameter.lazy_shape();
@@ -158,6 +157,7 @@ fn next_part<const D: usize>(flat: &mut &[f32], parameter: &Param<Tensor<D>>) ->
     Tensor::from_data(TensorData::new(values.to_vec(), shape), &parameter.lazy_device())
 }
 
+/// Takes the values from the front of the vector, parameter by parameter.
 struct Loader<'a> {
     flat: &'a [f32],
 }
@@ -170,6 +170,7 @@ impl ModuleMapper for Loader<'_> {
     }
 }
 
+/// Adds them.
 struct Shifter<'a> {
     flat: &'a [f32],
 }

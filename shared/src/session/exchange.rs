@@ -33,7 +33,9 @@ pub(super) struct Exchange {
     /// The centre must be loaded before the next window.
     load: bool,
     /// Where the device stands after the window whose commit is pending: the next one may go on from there.
-    pushed: Option<Arc<Vec<f32>>>,
+    pushed: Option<Vec<f32>>,
+    /// The last result could not be used: the next window begins with a fresh optimizer.
+    diverged: bool,
     /// The window at work runs ahead of this centre.
     awaited: Option<Awaited>,
 }
@@ -74,10 +76,15 @@ impl Exchange {
         Some(late)
     }
 
-    /// The device's own parameters are of no use any more; a window that runs ahead is abandoned by that.
+    /// The device's own parameters are of no use any more: a window that waits for its centre ends by that.
     pub(super) fn stop_running_ahead(&mut self) {
         self.pushed = None;
         self.awaited = None;
+    }
+
+    /// True once after a result that could not be used.
+    pub(super) const fn take_diverged(&mut self) -> bool {
+        std::mem::replace(&mut self.diverged, false)
     }
 
     pub(super) const fn requests_lost(&mut self) {
@@ -129,7 +136,7 @@ impl Session {
         self.exchange.pending = Some(Pending { id, frames });
         if pulls {
             self.exchange.drop_centre();
-            self.exchange.pushed = Some(Arc::new(result.parameters));
+            self.exchange.pushed = Some(result.parameters);
         }
         self.send_commit();
     }
@@ -183,9 +190,14 @@ impl Session {
             Verdict::Rejected { refusal, .. } => {
                 self.progress.commits_rejected += 1;
                 match refusal.advice {
-                    Advice::ChangeDevice if self.capabilities.backend == Backend::Webgpu => {
+                    Advice::ChangeDevice => {
+                        // What the device holds may be no numbers any more: a window that runs ahead of the centre
+                        // would go on from there, and so would the optimizer.
                         self.drop_work();
-                        self.actions.push(Action::UseCpu);
+                        self.exchange.diverged = true;
+                        if self.capabilities.backend == Backend::Webgpu {
+                            self.actions.push(Action::UseCpu);
+                        }
                     }
                     Advice::RequestLease => {
                         self.work.forget_lease();
@@ -228,11 +240,11 @@ impl Session {
             let parameters = Arc::new(assembler.finish().to_vec());
             self.progress.receiving = None;
             self.exchange.pull_sent = false;
-            self.exchange.load = self.exchange.awaited.is_none();
-            if let Some(awaited) = self.exchange.awaited.take() {
-                awaited.arrived(&parameters);
+            self.exchange.pushed = None;
+            match self.exchange.awaited.take() {
+                Some(awaited) => awaited.arrived(&parameters),
+                None => self.exchange.load = true,
             }
-            self.exchange.stop_running_ahead();
             self.exchange.centre = Some(Centre { version: header.version, parameters });
             self.progress.version = Some(header.version.number);
         }

@@ -18,7 +18,7 @@ pub enum Phase {
     SelfTest,
     /// Shards or the centre are on their way.
     Downloading,
-    /// Local steps.
+    /// Local steps; a window may begin while its centre is on its way.
     Training,
     /// A commit or a request is on its way.
     Exchanging,

@@ -236,7 +236,7 @@ impl Session {
             number: self.work.windows_begun,
             plan: Arc::clone(&joined.plan),
             layout: Arc::clone(&joined.layout),
-            fresh_optimizer: load.is_some() && !joined.worker_half.pulls(),
+            fresh_optimizer: load.is_some() && (!joined.worker_half.pulls() || self.exchange.take_diverged()),
             load,
             late_centre,
             source: BatchSource::new(order, batch_size, joined.plan.data.transforms.clone().into()),

@@ -48,8 +48,8 @@ pub enum RuleWindow {
 
 /// The worker's half of a rule.
 pub trait WorkerHalf: Send {
-    /// The update to send at the end of a window: `local` are the parameters after `steps` local steps that began
-    /// from the centre `base`. All vectors have the layout's length.
+    /// The update to send at the end of a window: `local` are the parameters after `steps` local steps whose
+    /// progress counts from the centre `base`. All vectors have the layout's length.
     fn push(&mut self, local: &[f32], base: &[f32], steps: u32) -> Vec<f32>;
 
     /// True when the worker takes the newest centre after each exchange; false when it goes on from its own

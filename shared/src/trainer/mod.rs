@@ -7,7 +7,6 @@ mod evaluate;
 mod self_test;
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use burn::optim::{AdamConfig, GradientsParams, ModuleOptimizer, SgdConfig};
@@ -48,7 +47,7 @@ pub enum Between {
     /// The next step.
     GoOn,
     /// Add this flat vector, as long as the layout, to the parameters; then the next step.
-    Move(Arc<Vec<f32>>),
+    Move(Vec<f32>),
     /// Nothing more: the window is not wanted.
     Abandon,
 }

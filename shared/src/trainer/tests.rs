@@ -129,7 +129,7 @@ fn one_step_of_sgd_is_the_gradient_that_differences_give() {
 
 #[test]
 fn parameters_are_moved_between_two_steps() {
-    struct Once(Option<Arc<Vec<f32>>>);
+    struct Once(Option<Vec<f32>>);
     impl Pacer for Once {
         async fn between_steps(&mut self) -> Between {
             self.0.take().map_or(Between::GoOn, Between::Move)
@@ -138,7 +138,7 @@ fn parameters_are_moved_between_two_steps() {
     let (mut trainer, layout) = trainer(&plan(small_cnn(), OptimizerSettings::Sgd { learning_rate: 0.0 }));
     let start = now(trainer.parameters()).expect("loaded");
     let shift: Vec<f32> = (0..layout.elements()).map(|index| index as f32).collect();
-    let moved = now(trainer.window(&samples(60), &mut Once(Some(Arc::new(shift))))).expect("runs").expect("whole");
+    let moved = now(trainer.window(&samples(60), &mut Once(Some(shift)))).expect("runs").expect("whole");
     for (index, (before, after)) in start.iter().zip(&moved.parameters).enumerate() {
         assert_eq!(before + index as f32, *after, "entry {index}");
     }
@@ -147,7 +147,7 @@ fn parameters_are_moved_between_two_steps() {
     layers.retain(|layer| !matches!(layer, Layer::Dropout { .. }));
     let plan = plan(layers, OptimizerSettings::Sgd { learning_rate: 0.1 });
     let window = |mut pacer: Once| now(self::trainer(&plan).0.window(&samples(60), &mut pacer)).expect("runs");
-    assert_eq!(window(Once(Some(Arc::new(vec![0.0; layout.elements()])))), window(Once(None)));
+    assert_eq!(window(Once(Some(vec![0.0; layout.elements()]))), window(Once(None)));
 }
 
 #[test]

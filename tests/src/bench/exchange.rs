@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
 use futures_util::future::try_join;
 use futures_util::stream::{SplitSink, SplitStream};
@@ -232,49 +232,11 @@ impl Session {
         let (sink, stream) = peer.into_socket().split();
         Ok(Self { sink, stream, chunks: chunks.to_vec(), elements: centre.len() as u64, lease, sequence: 0, base })
     }
-
-    /// The next message that is no ping.
-    async fn receive(&mut self) -> anyhow::Result<ToWorker> {
-        match receive(&mut self.stream).await? {
-            ToWorker::Ping(nonce) => {
-                self.sink.send(Message::Binary(ToServer::Pong(nonce).encode())).await?;
-                Box::pin(self.receive()).await
-            }
-            frame => Ok(frame),
-        }
-    }
-
-    /// The next lease, and the newest centre: others may have gone on while this session waited for work.
-    async fn next_lease(&mut self) -> anyhow::Result<()> {
-        self.sink.send(Message::Binary(ToServer::LeaseRequest(()).encode())).await?;
-        loop {
-            match self.receive().await? {
-                ToWorker::Lease(lease) => {
-                    (self.lease, self.sequence) = (lease, 0);
-                    break;
-                }
-                ToWorker::NoWork(_) => {}
-                other => bail!("expected a lease, got {other:?}"),
-            }
-        }
-        self.sink.send(Message::Binary(ToServer::Pull(()).encode())).await?;
-        let mut missing = None;
-        while missing != Some(0) {
-            match self.receive().await? {
-                ToWorker::Snapshot(header) => (self.base, missing) = (header.version, Some(header.elements)),
-                ToWorker::Tensor(chunk) => missing = missing.map(|missing| missing - chunk.count() as u64),
-                other => bail!("expected a centre, got {other:?}"),
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Exchange for Session {
     async fn exchange(&mut self) -> anyhow::Result<bool> {
-        if self.sequence == peer::samples(&self.lease) {
-            self.next_lease().await?;
-        }
+        ensure!(self.sequence < peer::samples(&self.lease), "more exchanges than the lease has samples");
         let id = CommitId { lease: self.lease.id, sequence: self.sequence };
         let (base, elements) = (self.base, self.elements);
         let header = CommitHeader { id, base, steps: 1, samples: 1, loss: 1.0, compute_ms: 1, elements };

@@ -21,18 +21,24 @@ fn a_window_in_steps_travels_as_it_is_written() {
 }
 
 #[test]
-fn a_lease_holds_whole_windows_as_far_as_the_share_goes() {
+fn a_lease_holds_whole_windows_where_they_are_short_beside_an_epoch() {
+    // Of 200 samples in batches of 10: the first lease, and the next once the first is committed whole.
     let leased = |steps: u32, workers: u8| {
         let mut bench = Bench::new("dynsgd", 1);
         bench.coordinator.settings.strategy.communication_window =
             Some(Window::Steps(steps.try_into().expect("not 0")));
         let all: Vec<_> = (1..=workers).map(|worker| bench.join(worker)).collect();
-        bench.lease(&all[0]).ranges.iter().map(SampleRange::len).sum::<u32>()
+        [(); 2].map(|()| {
+            let lease = bench.lease(&all[0]);
+            let samples = lease.ranges.iter().map(SampleRange::len).sum::<u32>();
+            bench.commit(&all[0], lease.id, 0, samples);
+            samples
+        })
     };
-    assert_eq!(leased(2, 2), 60, "three windows of 2 x 10 hold half a share of 200 samples");
-    assert_eq!(leased(7, 2), 70, "one window");
-    assert_eq!(leased(1_000, 2), 100, "a share");
-    assert_eq!(leased(u32::MAX, 1), 200);
+    assert_eq!(leased(2, 2), [60, 40], "whole windows of 20 that hold half a share");
+    assert_eq!(leased(10, 1), [100, 100], "the last window is not cut in two");
+    assert_eq!(leased(7, 2), [50, 40], "a window of 70 is no part of half a share of an epoch");
+    assert_eq!(leased(u32::MAX, 1), [100, 50]);
 }
 
 #[test]
