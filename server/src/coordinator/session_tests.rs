@@ -406,13 +406,16 @@ fn a_reloaded_tab_is_the_same_worker() {
 
 #[test]
 fn a_result_that_is_no_number_is_refused_once_and_the_samples_are_trained_all_the_same() {
-    let mut world = World::new(3);
-    world.open(None);
-    world.run(300);
-    world.tabs[0].broken = true;
-    world.finish();
-    world.exact(3);
-    assert_eq!(world.coordinator.commit_counts().by_code.get(&RejectCode::NotFinite), Some(&1));
+    for moment in (200..700).step_by(50) {
+        let mut world = World::new(6);
+        world.open(None);
+        world.run(moment);
+        world.tabs[0].broken = true;
+        world.finish();
+        world.exact(6);
+        let refused = world.coordinator.commit_counts().by_code.get(&RejectCode::NotFinite).copied();
+        assert_eq!(refused, Some(1), "broken at {moment} ms");
+    }
 }
 
 #[test]
