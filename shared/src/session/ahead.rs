@@ -3,8 +3,8 @@
 //! Where a worker takes the newest centre after each exchange, it would stand still for as long as the exchange takes.
 //! Instead it goes on from its own parameters x for a few steps; when the centre c arrives, its parameters are moved by
 //! c - x. So a window's progress is added to the centre that it is counted from, and only the gradients of its first
-//! steps are taken beside it. (Shen et al., "Faster Distributed Deep Net Training: Computation and Communication
-//! Decoupled Stochastic Gradient Descent", 2019, equation 7, lets a whole window run so.)
+//! steps are taken beside it. (After the idea of Shen et al. 2019, "Faster Distributed Deep Net Training: Computation
+//! and Communication Decoupled Stochastic Gradient Descent"; the bound and the move between two steps are ours.)
 
 use futures_channel::oneshot;
 
