@@ -2,7 +2,8 @@
 
 use burn::tensor::Device;
 
-use super::{DeviceError, input, masked_cross_entropy, read};
+use super::loss::cross_entropy;
+use super::{DeviceError, input, read};
 use crate::data::BatchSource;
 use crate::model::Network;
 use crate::params::Layout;
@@ -52,7 +53,7 @@ impl Evaluator {
                 .take(batch.samples as usize)
                 .filter(|(label, logits)| largest(logits) == **label as usize)
                 .count() as u64;
-            loss += f64::from(read(masked_cross_entropy(logits, &batch, &self.device)).await?[0]);
+            loss += f64::from(read(cross_entropy(logits, &batch, &self.device)).await?[0]);
         }
         let samples = source.samples().max(1) as f64;
         Ok(Evaluation { loss: (loss / samples) as f32, accuracy: (right as f64 / samples) as f32 })

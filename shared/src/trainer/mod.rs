@@ -4,14 +4,14 @@
 
 mod adam;
 mod evaluate;
+mod loss;
 mod self_test;
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use burn::optim::{AdamConfig, GradientsParams, ModuleOptimizer, SgdConfig};
-use burn::tensor::activation::log_softmax;
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Tensor, TensorData};
 use thiserror::Error;
 
 use adam::{AdamSettings, CpuAdam};
@@ -149,7 +149,7 @@ impl Trainer {
     /// Cross-entropy summed over the samples that are not padding.
     fn loss_sum(&self, network: &Network, batch: &Batch, dropout: bool) -> Tensor<1> {
         let logits = network.forward(input(batch, self.batch_size, &self.sample_shape, &self.device), dropout);
-        masked_cross_entropy(logits, batch, &self.device)
+        loss::with_gradient(logits, batch, &self.device)
     }
 }
 
@@ -194,15 +194,6 @@ fn input(batch: &Batch, batch_size: usize, sample_shape: &[usize], device: &Devi
             Activation::Flat(Tensor::from_data(TensorData::new(features, shape), device))
         }
     }
-}
-
-/// The sum over samples of `-log softmax(logits)[label]`; padded rows count nothing.
-fn masked_cross_entropy(logits: Tensor<2>, batch: &Batch, device: &Device) -> Tensor<1> {
-    let rows = batch.labels.len();
-    let labels = Tensor::<1, Int>::from_data(TensorData::new(batch.labels.clone(), [rows]), device);
-    let mask = Tensor::<1>::from_data(TensorData::new(batch.mask.clone(), [rows]), device);
-    let picked = log_softmax(logits, 1).gather(1, labels.reshape([rows, 1])).reshape([rows]);
-    (picked * mask).sum().neg()
 }
 
 /// Reads from a device that answers at once, as the CPU does.
