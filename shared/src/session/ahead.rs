@@ -13,7 +13,7 @@ use crate::trainer::{Between, Pacer};
 /// A window runs ahead for at most one part in so many of its steps: staleness is counted from the centre that arrives.
 const PART: u32 = 4;
 /// Steps between two looks at what has arrived: a breath costs a fraction of a step.
-const LOOK_EVERY: u32 = 2;
+const LOOK_EVERY: u32 = 4;
 
 /// The centre that a window waits for.
 #[derive(Debug)]

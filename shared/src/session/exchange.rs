@@ -8,7 +8,7 @@ use super::ahead::{Awaited, LateCentre, await_centre};
 use super::{Action, Millis, Session, Transfer};
 use crate::params::{Assembler, Encoded};
 use crate::protocol::{
-    Advice, Backend, CommitHeader, CommitId, SnapshotHeader, TensorChunk, ToServer, Verdict, Version,
+    Advice, Backend, CommitHeader, CommitId, LeaseId, SnapshotHeader, TensorChunk, ToServer, Verdict, Version,
 };
 use crate::trainer::WindowResult;
 
@@ -43,6 +43,11 @@ pub(super) struct Exchange {
 impl Exchange {
     pub(super) const fn is_pending(&self) -> bool {
         self.pending.is_some()
+    }
+
+    /// The lease of the commit that waits for its verdict.
+    pub(super) fn pending_lease(&self) -> Option<LeaseId> {
+        self.pending.as_ref().map(|pending| pending.id.lease)
     }
 
     pub(super) const fn has_centre(&self) -> bool {
@@ -141,7 +146,7 @@ impl Session {
         self.send_commit();
     }
 
-    /// The commit, and right behind it the pull, so that the exchange costs one round trip.
+    /// What is asked for next follows right behind the commit, so that the exchange costs one round trip.
     fn send_commit(&mut self) {
         if !self.link.is_welcomed() {
             return;
@@ -154,10 +159,6 @@ impl Session {
         self.progress.sending = Some(Transfer { done: 0, total });
         for frame in frames {
             self.send_bytes(frame);
-        }
-        if self.exchange.wants_pull() {
-            self.exchange.pull_sent();
-            self.send(&ToServer::Pull(()));
         }
     }
 
@@ -175,7 +176,6 @@ impl Session {
         }
         self.exchange.drop_commit();
         self.progress.sending = None;
-        self.work.drop_finished_lease();
         match verdict {
             Verdict::Accepted { version, credit, .. } => {
                 self.work.renew_lease(now);
@@ -200,7 +200,7 @@ impl Session {
                         }
                     }
                     Advice::RequestLease => {
-                        self.work.forget_lease();
+                        self.work.forget_this_lease(id.lease);
                         self.drop_work();
                     }
                     _ => self.exchange.drop_centre(),

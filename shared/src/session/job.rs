@@ -68,11 +68,6 @@ impl Job {
                     trainer.load(parameters);
                 }
                 let began = now();
-                if order.late_centre.is_some() {
-                    // The commit before it leaves first.
-                    pacer.breathe_soon();
-                    pacer.between_steps().await;
-                }
                 let mut pacer = Ahead { pacer, late: order.late_centre, now: &now, waited: 0.0 };
                 let result = trainer.window(&order.source, &mut pacer).await;
                 let compute_ms = (now() - began - pacer.waited).max(1.0) as u32;

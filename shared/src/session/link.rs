@@ -89,7 +89,7 @@ impl Session {
         let resume = identity.map(|identity| Resume {
             worker: WorkerId(identity.worker),
             secret: identity.secret,
-            lease: self.work.lease_id(),
+            lease: self.exchange.pending_lease().or_else(|| self.work.lease_id()),
         });
         let (run, capabilities) = (self.run.clone(), self.capabilities.clone());
         self.send(&ToServer::Hello(Hello { run, contributor: self.contributor, resume, capabilities }));

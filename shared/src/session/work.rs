@@ -92,6 +92,11 @@ impl Work {
         self.lease = None;
     }
 
+    /// The same, if it is this one.
+    pub(super) fn forget_this_lease(&mut self, id: LeaseId) {
+        self.lease.take_if(|active| active.lease.id == id);
+    }
+
     /// Returns true when there was a window at work.
     pub(super) fn drop_window(&mut self) -> bool {
         self.window.take().is_some()
@@ -101,12 +106,15 @@ impl Work {
         self.asked = false;
     }
 
-    /// What a commit needs of the lease: its id and the commit's sequence, which advances. The lease ends with its
-    /// last window.
+    /// What a commit needs of the lease: its id and the commit's sequence, which advances. With the commit of its last
+    /// window a lease is used up: the next one may be asked for before the verdict is there.
     pub(super) fn next_commit(&mut self) -> Option<(LeaseId, u32)> {
         let active = self.lease.as_mut()?;
         let id = (active.lease.id, active.sequence);
         active.sequence += 1;
+        if active.remaining() == 0 {
+            self.lease = None;
+        }
         Some(id)
     }
 
@@ -121,19 +129,12 @@ impl Work {
     pub(super) fn is_late(&self, now: Millis) -> bool {
         self.lease.as_ref().is_some_and(|active| now >= active.expires)
     }
-
-    /// Drops a lease that has no samples left, and no window at work. The server knows.
-    pub(super) fn drop_finished_lease(&mut self) {
-        if self.window.is_none() && self.lease.as_ref().is_some_and(|active| active.remaining() == 0) {
-            self.lease = None;
-        }
-    }
 }
 
 impl Session {
     /// Asks for whatever is missing and not asked for yet.
     pub(super) fn ask(&mut self) {
-        if !self.work.has_lease() && !self.work.asked && !self.exchange.is_pending() && !self.work.is_training() {
+        if !self.work.has_lease() && !self.work.asked && !self.work.is_training() {
             self.work.asked = true;
             self.send(&ToServer::LeaseRequest(()));
         }
@@ -315,5 +316,20 @@ mod tests {
         assert_eq!(window_steps(auto(10), 32, Some(2_000.0)), 1);
         assert_eq!(window_steps(auto(6_400), 32, Some(0.1)), 1);
         assert_eq!(window_steps(WindowLimit::Steps(7), 32, Some(0.1)), 7);
+    }
+
+    #[test]
+    fn a_lease_is_used_up_with_the_commit_of_its_last_window() {
+        let range = SampleRange { epoch: 0, shard: 0, hash: ShardHash([0; 32]), start: 0, end: 64 };
+        let lease = Lease { id: LeaseId(5), ranges: vec![range], deadline_ms: 1_000, window: WindowLimit::Steps(1) };
+        let active = ActiveLease { lease, expires: 1_000, taken: 32, sequence: 0 };
+        let mut work = Work { lease: Some(active), ..Work::default() };
+        assert_eq!(work.next_commit(), Some((LeaseId(5), 0)));
+        work.forget_this_lease(LeaseId(4));
+        assert!(work.has_lease(), "half of it is left");
+        work.lease.as_mut().expect("a lease").taken = 64;
+        assert_eq!(work.next_commit(), Some((LeaseId(5), 1)));
+        assert!(!work.has_lease());
+        assert_eq!(work.next_commit(), None);
     }
 }
