@@ -79,9 +79,10 @@ impl Handle {
     }
 }
 
-/// Starts a worker. `config` is JSON; `report` takes each message to the page as JSON.
+/// Starts a worker. `config` is JSON; `report` takes each message to the page as JSON; `socket_thread` is the Web Worker
+/// of `web/src/socket.ts`.
 #[wasm_bindgen]
-pub fn start(config: &str, report: js_sys::Function) -> Result<Handle, JsValue> {
+pub fn start(config: &str, report: js_sys::Function, socket_thread: web_sys::Worker) -> Result<Handle, JsValue> {
     console_error_panic_hook::set_once();
     let config: Config = serde_json::from_str(config).map_err(|error| JsValue::from_str(&error.to_string()))?;
     let contributor =
@@ -89,7 +90,7 @@ pub fn start(config: &str, report: js_sys::Function) -> Result<Handle, JsValue> 
     let capabilities =
         Capabilities { backend: config.backend, adapter: config.adapter.clone(), software: config.software };
     let (inputs, receiver) = mpsc::channel(limits::WORKER_QUEUE);
-    let shell = shell::Shell::new(config, contributor, capabilities, inputs.clone(), report);
+    let shell = shell::Shell::new(config, contributor, capabilities, inputs.clone(), report, socket_thread);
     wasm_bindgen_futures::spawn_local(shell.run(receiver));
     Ok(Handle { inputs })
 }

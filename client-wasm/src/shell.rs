@@ -40,6 +40,7 @@ pub struct Shell {
     /// Counts devices.
     devices: u32,
     trainer: Option<Trainer>,
+    socket_thread: web_sys::Worker,
     socket: Option<Socket>,
     waiting: VecDeque<Job>,
     abandon: Rc<Cell<bool>>,
@@ -55,6 +56,7 @@ impl Shell {
         capabilities: Capabilities,
         inputs: mpsc::Sender<Input>,
         report: js_sys::Function,
+        socket_thread: web_sys::Worker,
     ) -> Self {
         let session = Session::new(config.run.clone(), contributor, config.identity.clone(), capabilities);
         Self {
@@ -65,6 +67,7 @@ impl Shell {
             device: None,
             devices: 0,
             trainer: None,
+            socket_thread,
             socket: None,
             waiting: VecDeque::new(),
             abandon: Rc::default(),
@@ -150,11 +153,11 @@ impl Shell {
 
     fn carry_out(&mut self, action: Action) {
         match action {
-            Action::Connect => match Socket::open(&self.config.socket_url, &self.inputs) {
+            Action::Connect => match Socket::open(&self.socket_thread, &self.config.socket_url, &self.inputs) {
                 Ok(socket) => self.socket = Some(socket),
-                Err(reason) => {
+                Err(error) => {
                     self.socket = None;
-                    let failed = Input::Disconnected { code: 0, reason };
+                    let failed = Input::Disconnected { code: 0, reason: format!("{error:?}") };
                     if self.inputs.try_send(failed).is_err() {
                         web_sys::console::error_1(&"the worker is busy: a failed connection was lost".into());
                     }

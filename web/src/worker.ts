@@ -2,6 +2,8 @@
 import type { Identity } from "./generated/Identity";
 import type { PageMessage } from "./generated/PageMessage";
 import type { Trouble } from "./generated/Trouble";
+import { openWorker } from "./shared/open-worker";
+import socketAddress from "./socket?worker&url";
 
 export interface Start {
   kind: "start";
@@ -24,7 +26,7 @@ interface Handle {
 }
 interface Module {
   default: (options: { module_or_path: string }) => Promise<{ __wasm_call_ctors: () => void }>;
-  start: (config: string, report: (message: string) => void) => Handle;
+  start: (config: string, report: (message: string) => void, socketThread: Worker) => Handle;
 }
 interface Device {
   backend: "webgpu" | "cpu";
@@ -57,7 +59,10 @@ async function start(command: Start) {
     const { socketUrl, apiUrl, run, contributor, identity, trouble } = command;
     const fallBack = command.backend !== "webgpu";
     const config = { socketUrl, apiUrl, run, contributor, identity, trouble, fallBack, ...device };
-    handle = module.start(JSON.stringify(config), (message) => post(JSON.parse(message) as PageMessage));
+    const report = (message: string) => post(JSON.parse(message) as PageMessage);
+    const socketThread = openWorker(socketAddress);
+    socketThread.onerror = () => post({ kind: "failed", reason: "the program that holds the WebSocket does not load" });
+    handle = module.start(JSON.stringify(config), report, socketThread);
     setInterval(() => handle?.tick(), TICK);
   } catch (error) {
     post({ kind: "failed", reason: error instanceof Error ? error.message : String(error) });

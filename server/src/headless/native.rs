@@ -34,15 +34,18 @@ pub(super) async fn work(args: &WorkerArgs) -> anyhow::Result<()> {
         let (max_wait, stopped) = (Duration::from_secs(args.max_wait), stopped.clone());
         let (done, result) = oneshot::channel();
         let thread = move || {
-            let outcome =
-                tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime").and_then(
-                    |runtime| {
-                        let outcome = runtime.block_on(Shell::new(root, run, contributor).run(max_wait, stopped));
-                        // A fetch that still hangs is not waited for.
-                        runtime.shutdown_background();
-                        outcome
-                    },
-                );
+            // This thread computes; the runtime's own carries the socket meanwhile.
+            let outcome = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .enable_all()
+                .build()
+                .context("no runtime")
+                .and_then(|runtime| {
+                    let outcome = runtime.block_on(Shell::new(root, run, contributor).run(max_wait, stopped));
+                    // A fetch that still hangs is not waited for.
+                    runtime.shutdown_background();
+                    outcome
+                });
             // Nobody waits any more when another worker failed.
             let _ = done.send(outcome.with_context(|| format!("worker {index}")));
         };

@@ -1,6 +1,7 @@
 import type { PageMessage } from "../generated/PageMessage";
 import type { Progress } from "../generated/Progress";
 import type { Trouble } from "../generated/Trouble";
+import { openWorker } from "../shared/open-worker";
 import { apiUrl, choices, root, socketUrl } from "../shared/place";
 import { type Signal, signal } from "../shared/signal";
 import type { Command } from "../worker";
@@ -19,21 +20,6 @@ const MOST_RESTARTS = 5;
 const RESTARTS_ON_GPU = 2;
 const RESTART_WAIT = 1_000;
 
-/** Trusted Types, where the browser has them: TypeScript does not know them yet. */
-interface PolicyFactory {
-  createPolicy: (
-    name: string,
-    rules: { createScriptURL: (url: string) => string },
-  ) => {
-    createScriptURL: (url: string) => unknown;
-  };
-}
-
-/** The only address that may become a script here (Trusted Types). */
-const policy = (globalThis as { trustedTypes?: PolicyFactory }).trustedTypes?.createPolicy("kindling", {
-  createScriptURL: (url: string) => url,
-});
-
 export class Contribution {
   readonly engine: Signal<Engine> = signal<Engine>({ kind: "idle" });
   /** Why the Web Worker was last started again. */
@@ -49,8 +35,7 @@ export class Contribution {
   async start(trouble: Trouble | null = null): Promise<void> {
     if (this.worker) return;
     this.engine.set({ kind: "opening" });
-    const url = new URL(workerAddress, document.baseURI).href;
-    const worker = new Worker((policy?.createScriptURL(url) ?? url) as string, { type: "module" });
+    const worker = openWorker(workerAddress);
     this.worker = worker;
     worker.onmessage = (event: MessageEvent<PageMessage>) => this.hear(event.data);
     // A trap in wasm settles no promise: this is the only sign of it.
