@@ -8,10 +8,9 @@ use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
-use kindling::headless::devtools::Browser;
+use kindling::headless::devtools::{Browser, Page};
 use kindling::runfile;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::Rounds;
 use crate::server::{HANG, Server, number};
@@ -21,6 +20,8 @@ use crate::tab;
 pub const WINDOWS: [&str; 3] = ["10", "50", "\"auto\""];
 /// As many as Fashion-MNIST has: of few, most leases would be shorter than a window.
 const SAMPLES: u32 = 60_000;
+/// A machine's own speed changes within seconds: in a round worker and bare loop take so many short turns.
+const TURNS: usize = 4;
 /// Steps before tf.js is measured.
 const WARM_STEPS: u32 = 200;
 
@@ -66,17 +67,19 @@ epochs = 1000000
     )
 }
 
-/// Measures a window in `rounds` rounds of so many seconds each.
+/// Measures a window in `rounds` rounds; a turn of worker or bare loop lasts so many seconds.
 pub async fn measure(window: &'static str, rounds: usize, seconds: f64, folder: &Path) -> anyhow::Result<Training> {
     super::write_data(SAMPLES, 28, 28, folder)?;
     let server = Server::start_in(&[&run_file(window)], &[], &[("KINDLING_BENCH", folder)]).await?;
     let baseline = serve_baseline().await?;
     let browser = tab::browser(&[]).await?;
+    let pair = Pair::open(&browser, &server, window, folder).await?;
     let (mut worker, mut bare, mut tfjs) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
-        worker.push(worker_loop(&browser, &server, seconds).await?);
-        bare.push(bare_loop(&browser, &server, window, seconds, folder).await?);
-        tfjs.push(tfjs_loop(&browser, &baseline, window, seconds).await?);
+        let round = pair.round(TURNS, seconds).await?;
+        worker.push(round.worker);
+        bare.push(round.bare);
+        tfjs.push(tfjs_loop(&browser, &baseline, window, 2.0 * seconds).await?);
     }
     browser.close().await;
     let (worker, bare, tfjs) = (Rounds::of(worker), Rounds::of(bare), Rounds::of(tfjs));
@@ -91,34 +94,79 @@ pub async fn measure(window: &'static str, rounds: usize, seconds: f64, folder: 
     })
 }
 
-/// One round without tf.js: the worker's steps a second, and the bare loop's.
-pub async fn once(window: &'static str, seconds: f64, folder: &Path) -> anyhow::Result<(f64, f64)> {
+/// One short round without tf.js.
+pub async fn once(window: &'static str, seconds: f64, folder: &Path) -> anyhow::Result<Round> {
     super::write_data(SAMPLES, 28, 28, folder)?;
     let server = Server::start_in(&[&run_file(window)], &[], &[("KINDLING_BENCH", folder)]).await?;
     let browser = tab::browser(&[]).await?;
-    let worker = worker_loop(&browser, &server, seconds).await?;
-    let bare = bare_loop(&browser, &server, window, seconds, folder).await?;
+    let round = Pair::open(&browser, &server, window, folder).await?.round(1, seconds).await?;
     browser.close().await;
-    Ok((worker, bare))
+    Ok(round)
 }
 
-/// Steps a second of a tab, as the ledger counts them.
-async fn worker_loop(browser: &Browser, server: &Server, seconds: f64) -> anyhow::Result<f64> {
-    const BATCH: f64 = 32.0;
-    let page = tab::contribute(browser, server).await?;
-    let start = number(&server.status()?, "/samples_trained");
-    // In the first epoch the shards are fetched, and the first windows find the device's speed.
-    let epoch = |status: &Value| number(status, "/samples_trained") > start + u64::from(SAMPLES);
-    let warm = server.until("an epoch", epoch).await?;
-    let began = Instant::now();
-    tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
-    let version = number(&server.status()?, "/version");
-    // From commit to commit: a window at work counts on neither side.
-    let last = server.until("one more commit", |status| number(status, "/version") > version).await?;
-    let samples = number(&last, "/samples_trained") - number(&warm, "/samples_trained");
-    let rate = samples as f64 / BATCH / began.elapsed().as_secs_f64();
-    page.close().await?;
-    Ok(rate)
+/// Steps a second in one round.
+pub struct Round {
+    /// Of the worker, exchanges included.
+    pub worker: f64,
+    /// Of the bare loop.
+    pub bare: f64,
+}
+
+/// Two pages of one browser that take turns: a tab that contributes, and the bare loop.
+struct Pair<'a> {
+    server: &'a Server,
+    worker: Page,
+    bare: Page,
+}
+
+impl<'a> Pair<'a> {
+    /// Opens both. The worker trains an epoch, in which it fetches its shards and finds its speed, and pauses.
+    async fn open(browser: &Browser, server: &'a Server, window: &str, folder: &Path) -> anyhow::Result<Self> {
+        let bare = bare_page(browser, server, window, folder).await?;
+        let worker = tab::contribute(browser, server).await?;
+        let pair = Self { server, worker, bare };
+        server.until("an epoch", |status| number(status, "/samples_trained") > u64::from(SAMPLES)).await?;
+        pair.press_pause(&["paused"]).await?;
+        Ok(pair)
+    }
+
+    async fn round(&self, turns: usize, seconds: f64) -> anyhow::Result<Round> {
+        let (mut steps, mut time, mut bare) = (0.0, 0.0, 0.0);
+        for _ in 0..turns {
+            let (more_steps, more_time) = self.worker_turn(seconds).await?;
+            steps += more_steps;
+            time += more_time;
+            let rate = self.bare.evaluate(&format!("bare({})", seconds * 1e3)).await?;
+            bare += rate.as_f64().with_context(|| format!("no rate: {rate}"))?;
+        }
+        Ok(Round { worker: steps / time, bare: bare / turns as f64 })
+    }
+
+    /// The worker's steps, as the ledger counts them, and the seconds that they took: from commit to commit, so that a
+    /// window at work counts on neither side.
+    async fn worker_turn(&self, seconds: f64) -> anyhow::Result<(f64, f64)> {
+        const BATCH: f64 = 32.0;
+        self.press_pause(&["training", "exchanging"]).await?;
+        let (first, began) = self.next_commit().await?;
+        tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+        let (last, ended) = self.next_commit().await?;
+        self.press_pause(&["paused"]).await?;
+        Ok(((last - first) as f64 / BATCH, (ended - began).as_secs_f64()))
+    }
+
+    /// Waits for one more commit; returns the samples trained by then, and when it was.
+    async fn next_commit(&self) -> anyhow::Result<(u64, Instant)> {
+        let version = number(&self.server.status()?, "/version");
+        let status = self.server.until("one more commit", |status| number(status, "/version") > version).await?;
+        Ok((number(&status, "/samples_trained"), Instant::now()))
+    }
+
+    /// Presses the button that pauses and resumes, and waits until it has.
+    async fn press_pause(&self, phases: &[&str]) -> anyhow::Result<()> {
+        self.worker.evaluate("document.querySelector('#pause').click()").await?;
+        tab::wait_for_phase(&self.worker, phases).await?;
+        Ok(())
+    }
 }
 
 fn steps_of(window: &str) -> u32 {
@@ -126,32 +174,26 @@ fn steps_of(window: &str) -> u32 {
     window.parse().unwrap_or(500)
 }
 
-async fn bare_loop(
-    browser: &Browser,
-    server: &Server,
-    window: &str,
-    seconds: f64,
-    folder: &Path,
-) -> anyhow::Result<f64> {
+/// A page with the function `bare(milliseconds)`, which returns the bare loop's steps a second.
+async fn bare_page(browser: &Browser, server: &Server, window: &str, folder: &Path) -> anyhow::Result<Page> {
     let path = folder.join("run.toml");
     std::fs::write(&path, run_file(window).replace("${KINDLING_BENCH}", &folder.display().to_string()))?;
     let run = runfile::load(&path)?;
     let plan = serde_json::to_string(&serde_json::to_string(&run.plan)?)?;
     let hash = run.dataset.shards.first().context("no shard")?.hash;
     let page = tab::open(browser, server).await?;
-    let (root, id, steps, milliseconds) = (&server.url, &server.run, steps_of(window), seconds * 1e3);
+    let (root, id, steps) = (&server.url, &server.run, steps_of(window));
     let script = format!(
         "(async () => {{
             const module = await import('{root}/wasm/kindling_client.js');
             const wasm = await module.default({{ module_or_path: '{root}/wasm/kindling_client_bg.wasm' }});
             wasm.__wasm_call_ctors();
             const shard = await (await fetch('{root}/api/v1/runs/{id}/shards/{hash}')).arrayBuffer();
-            return module.bare_loop({plan}, new Uint8Array(shard), {steps}, {milliseconds});
+            globalThis.bare = (milliseconds) => module.bare_loop({plan}, new Uint8Array(shard), {steps}, milliseconds);
         }})()"
     );
-    let rate = page.evaluate(&script).await?;
-    page.close().await?;
-    rate.as_f64().with_context(|| format!("no rate: {rate}"))
+    page.evaluate(&script).await?;
+    Ok(page)
 }
 
 async fn tfjs_loop(browser: &Browser, baseline: &str, window: &str, seconds: f64) -> anyhow::Result<f64> {

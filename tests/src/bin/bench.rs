@@ -75,7 +75,7 @@ async fn main() -> anyhow::Result<()> {
             for window in
                 training::WINDOWS.into_iter().filter(|window| only.as_deref().is_none_or(|only| only == *window))
             {
-                print(&training::measure(window, 5, 6.0, folder.path()).await?)?;
+                print(&training::measure(window, 5, 3.0, folder.path()).await?)?;
             }
         }
         Bench::Echo => echo::serve().await?,

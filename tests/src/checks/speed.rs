@@ -102,7 +102,7 @@ pub async fn apply(scale: Scale) -> anyhow::Result<Measured> {
 pub async fn training(scale: Scale) -> anyhow::Result<Measured> {
     if scale == Scale::Short {
         let folder = tempfile::tempdir()?;
-        let (worker, bare) = training::once("10", 1.0, folder.path()).await?;
+        let training::Round { worker, bare } = training::once("10", 1.0, folder.path()).await?;
         return Ok(Measured::all(&[(
             worker > 0.0 && bare > 0.0,
             format!("steps a second: {worker:.0}, bare {bare:.0}"),
