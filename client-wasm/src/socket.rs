@@ -46,12 +46,16 @@ impl Socket {
         thread.post_message_with_transfer(&opening, &Array::of1(&theirs))?;
         let (mut inputs, sent) = (inputs.clone(), Rc::new(Cell::new(0)));
         let (overflowing, gone) = (port.clone(), Rc::clone(&sent));
+        let mut broken = false;
         let message = Closure::<dyn FnMut(MessageEvent)>::new(move |event: MessageEvent| {
             match event.data().dyn_into::<ArrayBuffer>() {
+                // What was on its way already when a frame was lost.
+                Ok(_) if broken => {}
                 Ok(buffer) => {
                     let bytes = Bytes::from(Uint8Array::new(&buffer).to_vec());
                     if inputs.try_send(Input::Frame(bytes)).is_err() {
                         // A frame that is lost breaks the stream: better no stream.
+                        broken = true;
                         let _ = overflowing.post_message(&JsValue::NULL);
                     }
                 }

@@ -25,6 +25,7 @@ self.onmessage = ({ data }: MessageEvent<Opening>) => {
     carry(new WebSocket(data.url, data.protocol), data.port, say);
   } catch (error) {
     say({ kind: "closed", code: 0, reason: String(error) });
+    data.port.close();
   }
 };
 
@@ -47,8 +48,9 @@ function carry(socket: WebSocket, port: MessagePort, say: (event: SocketEvent) =
   };
   port.onmessage = ({ data }: MessageEvent<ArrayBuffer | null>) => {
     if (data === null) return socket.close();
-    taken += data.byteLength;
     // One that is closing takes none, and its close is reported.
+    if (socket.readyState !== WebSocket.OPEN) return;
+    taken += data.byteLength;
     socket.send(data);
     timer ??= setTimeout(sent, SENT_EVERY);
   };

@@ -61,7 +61,11 @@ async function start(command: Start) {
     const config = { socketUrl, apiUrl, run, contributor, identity, trouble, fallBack, ...device };
     const report = (message: string) => post(JSON.parse(message) as PageMessage);
     const socketThread = openWorker(socketAddress);
-    socketThread.onerror = () => post({ kind: "failed", reason: "the program that holds the WebSocket does not load" });
+    socketThread.onerror = (event) => {
+      event.preventDefault();
+      const detail = event.message || "the program that holds the WebSocket could not be loaded";
+      post({ kind: "restart", trouble: { kind: "trap", detail } });
+    };
     handle = module.start(JSON.stringify(config), report, socketThread);
     setInterval(() => handle?.tick(), TICK);
   } catch (error) {

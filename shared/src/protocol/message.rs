@@ -26,7 +26,7 @@ pub struct Resume {
     pub worker: WorkerId,
     /// The secret that the server issued with it.
     pub secret: [u8; 16],
-    /// The lease that the worker still holds in memory; a reloaded tab holds none.
+    /// The lease whose commit has no verdict yet, else the one that it holds in memory; a reloaded tab has none.
     pub lease: Option<LeaseId>,
 }
 

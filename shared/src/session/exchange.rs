@@ -146,7 +146,6 @@ impl Session {
         self.send_commit();
     }
 
-    /// What is asked for next follows right behind the commit, so that the exchange costs one round trip.
     fn send_commit(&mut self) {
         if !self.link.is_welcomed() {
             return;
@@ -178,7 +177,7 @@ impl Session {
         self.progress.sending = None;
         match verdict {
             Verdict::Accepted { version, credit, .. } => {
-                self.work.renew_lease(now);
+                self.work.renew_lease(id.lease, now);
                 self.progress.commits_accepted += 1;
                 self.progress.samples_accepted = credit;
                 self.progress.rejection = None;

@@ -119,8 +119,8 @@ impl Work {
     }
 
     /// An accepted commit moves the deadline on.
-    pub(super) fn renew_lease(&mut self, now: Millis) {
-        if let Some(active) = &mut self.lease {
+    pub(super) fn renew_lease(&mut self, id: LeaseId, now: Millis) {
+        if let Some(active) = self.lease.as_mut().filter(|active| active.lease.id == id) {
             active.expires = now + Millis::from(active.lease.deadline_ms);
         }
     }
@@ -132,7 +132,8 @@ impl Work {
 }
 
 impl Session {
-    /// Asks for whatever is missing and not asked for yet.
+    /// Asks for whatever is missing and not asked for yet: right behind a commit, so that an exchange costs one round
+    /// trip.
     pub(super) fn ask(&mut self) {
         if !self.work.has_lease() && !self.work.asked && !self.work.is_training() {
             self.work.asked = true;

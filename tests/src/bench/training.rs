@@ -142,8 +142,8 @@ impl<'a> Pair<'a> {
         Ok(Round { worker: steps / time, bare: bare / turns as f64 })
     }
 
-    /// The worker's steps, as the ledger counts them, and the seconds that they took: from commit to commit, so that a
-    /// window at work counts on neither side.
+    /// The worker's steps, as the ledger counts them, and the seconds that they took: from commit to commit, as far as a
+    /// look at the server sees them.
     async fn worker_turn(&self, seconds: f64) -> anyhow::Result<(f64, f64)> {
         const BATCH: f64 = 32.0;
         self.press_pause(&["training", "exchanging"]).await?;
