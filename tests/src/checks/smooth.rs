@@ -58,17 +58,18 @@ pub async fn smooth(scale: Scale) -> anyhow::Result<Measured> {
     Ok(Measured::all(&facts))
 }
 
-/// Memory of all three: module, page and worker, server, in MiB.
+/// Memory of module, page, its two Web Workers and server, in MiB.
 #[derive(Clone, Copy, Debug)]
 struct Memory {
     wasm: f64,
     page: f64,
     worker: f64,
+    socket: f64,
     server: f64,
 }
 
 impl Memory {
-    async fn of(page: &Page, worker: &Page, server: &Server) -> anyhow::Result<Self> {
+    async fn of(page: &Page, worker: &Page, socket: &Page, server: &Server) -> anyhow::Result<Self> {
         const MIB: f64 = 1_048_576.0;
         let data = tab::data(page).await?;
         let wasm = data["memory"].as_str().and_then(|bytes| bytes.parse::<f64>().ok()).context("no memory")?;
@@ -77,6 +78,7 @@ impl Memory {
             wasm: wasm / MIB,
             page: heap(page).await? / MIB,
             worker: heap(worker).await? / MIB,
+            socket: heap(socket).await? / MIB,
             server: resident_mib(id)?,
         })
     }
@@ -105,11 +107,12 @@ pub async fn memory(scale: Scale) -> anyhow::Result<Measured> {
     let (worker, clicked) = tokio::join!(browser.worker_of(&page), page.click("#start"));
     clicked?;
     let worker = worker?;
+    let socket = browser.worker_of(&worker).await?;
     steps(&server, warm).await?;
-    let before = Memory::of(&page, &worker, &server).await?;
+    let before = Memory::of(&page, &worker, &socket, &server).await?;
     let began = Instant::now();
     let taken = steps(&server, length).await?;
-    let after = Memory::of(&page, &worker, &server).await?;
+    let after = Memory::of(&page, &worker, &socket, &server).await?;
     browser.close().await;
     let grown = |name: &str, before: f64, after: f64, most: f64| {
         (after - before <= most, format!("{name} from {before:.1} to {after:.1} MiB (at most {most} more)"))
@@ -119,6 +122,7 @@ pub async fn memory(scale: Scale) -> anyhow::Result<Measured> {
         grown("wasm", before.wasm, after.wasm, 0.0),
         grown("the page's heap", before.page, after.page, 2.0),
         grown("the worker's heap", before.worker, after.worker, 1.0),
+        grown("its socket's heap", before.socket, after.socket, 1.0),
         grown("the server", before.server, after.server, 8.0),
     ]))
 }
