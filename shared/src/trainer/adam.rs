@@ -93,6 +93,10 @@ impl ModuleMapper for Mapper<'_> {
     }
 }
 
+/// Moments below this are zero. Those of a weight without a gradient would shrink until they are subnormal, and stay so;
+/// with subnormals a CPU is slow, and WebAssembly cannot flush them: a worker became slower the longer it trained.
+const AT_REST: f32 = 1e-30;
+
 /// What one step does to every element.
 #[derive(Clone, Copy)]
 struct Pass {
@@ -106,9 +110,30 @@ impl Pass {
     fn over(self, values: &mut [f32], gradient: &[f32], first: &mut [f32], second: &mut [f32]) {
         let moments = first.iter_mut().zip(second);
         for ((value, &g), (m, v)) in values.iter_mut().zip(gradient).zip(moments) {
-            *m = self.beta_1 * *m + (1.0 - self.beta_1) * g;
-            *v = self.beta_2 * *v + (1.0 - self.beta_2) * g * g;
+            let first = self.beta_1 * *m + (1.0 - self.beta_1) * g;
+            let second = self.beta_2 * *v + (1.0 - self.beta_2) * g * g;
+            let at_rest = first.abs() < AT_REST;
+            *m = if at_rest { 0.0 } else { first };
+            *v = if at_rest && second < AT_REST { 0.0 } else { second };
             *value -= self.rate * *m / (v.sqrt() + self.epsilon);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_weight_whose_gradient_ends_comes_to_rest_and_others_do_not() {
+        let pass = Pass { rate: 1e-3, beta_1: 0.9, beta_2: 0.999, epsilon: 1e-8 };
+        let (mut values, mut first, mut second) = ([1.0, 1.0], [0.0; 2], [0.0; 2]);
+        pass.over(&mut values, &[0.5, 1e-12], &mut first, &mut second);
+        for _ in 0..80_000 {
+            pass.over(&mut values, &[0.0, 1e-12], &mut first, &mut second);
+            assert!(first.iter().chain(&second).all(|moment| !moment.is_subnormal()), "{first:?} {second:?}");
+        }
+        assert_eq!((first[0], second[0]), (0.0, 0.0));
+        assert!((first[1] - 1e-12).abs() < 1e-15 && (second[1] - 1e-24).abs() < 1e-27, "{first:?} {second:?}");
     }
 }
