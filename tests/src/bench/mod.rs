@@ -11,7 +11,10 @@ pub mod training;
 
 use std::path::Path;
 
+use kindling_shared::random::Stream;
 use serde::Serialize;
+
+use crate::idx::idx;
 
 /// Median and spread of some rounds.
 #[derive(Clone, Debug, Serialize)]
@@ -39,16 +42,23 @@ pub fn print(result: &impl Serialize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes so many images of a pattern as IDX files: nobody learns from them here.
+/// Writes so many images as IDX files: noise over a pattern of each class, one label in sixteen wrong. As with real data
+/// a network learns from it for long and is never sure: a step's time depends on its weights.
 pub fn write_data(samples: u32, height: u32, width: u32, folder: &Path) -> anyhow::Result<()> {
-    let mut images = vec![0, 0, 8, 3];
-    for side in [samples, height, width] {
-        images.extend(side.to_be_bytes());
+    const CLASSES: u32 = 10;
+    let pixels = height * width;
+    let mut random = Stream::new(7, "bench data", &[]);
+    let (mut images, mut labels) = (Vec::new(), Vec::new());
+    for sample in 0..samples {
+        let class = sample % CLASSES;
+        let noise = random.below(u32::MAX);
+        images.extend((0..pixels).map(|pixel| {
+            let hashed = (noise ^ pixel).wrapping_mul(0x9E37_79B1) >> 25;
+            ((pixel * (class + 3) % 128) + hashed) as u8
+        }));
+        let wrong = random.below(16) == 0;
+        labels.push(if wrong { random.below(CLASSES) } else { class } as u8);
     }
-    images.extend((0..samples * height * width).map(|index| (index % 251) as u8));
-    let mut labels = vec![0, 0, 8, 1];
-    labels.extend(samples.to_be_bytes());
-    labels.extend((0..samples).map(|index| (index % 10) as u8));
-    std::fs::write(folder.join("x"), images)?;
-    Ok(std::fs::write(folder.join("y"), labels)?)
+    std::fs::write(folder.join("x"), idx(&[samples, height, width], &images))?;
+    Ok(std::fs::write(folder.join("y"), idx(&[samples], &labels))?)
 }

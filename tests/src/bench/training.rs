@@ -136,7 +136,7 @@ impl<'a> Pair<'a> {
             let (more_steps, more_time) = self.worker_turn(seconds).await?;
             steps += more_steps;
             time += more_time;
-            let rate = self.bare.evaluate(&format!("bare({})", seconds * 1e3)).await?;
+            let rate = self.bare.evaluate(&format!("bare.run({})", seconds * 1e3)).await?;
             bare += rate.as_f64().with_context(|| format!("no rate: {rate}"))?;
         }
         Ok(Round { worker: steps / time, bare: bare / turns as f64 })
@@ -174,13 +174,14 @@ fn steps_of(window: &str) -> u32 {
     window.parse().unwrap_or(500)
 }
 
-/// A page with the function `bare(milliseconds)`, which returns the bare loop's steps a second.
+/// A page with the bare loop as `bare`, an epoch old as the worker is.
 async fn bare_page(browser: &Browser, server: &Server, window: &str, folder: &Path) -> anyhow::Result<Page> {
     let path = folder.join("run.toml");
     std::fs::write(&path, run_file(window).replace("${KINDLING_BENCH}", &folder.display().to_string()))?;
     let run = runfile::load(&path)?;
     let plan = serde_json::to_string(&serde_json::to_string(&run.plan)?)?;
-    let hash = run.dataset.shards.first().context("no shard")?.hash;
+    let hashes: Vec<String> = run.dataset.shards.iter().map(|shard| shard.hash.to_string()).collect();
+    let hashes = serde_json::to_string(&hashes)?;
     let page = tab::open(browser, server).await?;
     let (root, id, steps) = (&server.url, &server.run, steps_of(window));
     let script = format!(
@@ -188,8 +189,10 @@ async fn bare_page(browser: &Browser, server: &Server, window: &str, folder: &Pa
             const module = await import('{root}/wasm/kindling_client.js');
             const wasm = await module.default({{ module_or_path: '{root}/wasm/kindling_client_bg.wasm' }});
             wasm.__wasm_call_ctors();
-            const shard = await (await fetch('{root}/api/v1/runs/{id}/shards/{hash}')).arrayBuffer();
-            globalThis.bare = (milliseconds) => module.bare_loop({plan}, new Uint8Array(shard), {steps}, milliseconds);
+            const fetched = {hashes}.map((hash) => fetch('{root}/api/v1/runs/{id}/shards/' + hash));
+            const buffers = await Promise.all(fetched.map(async (answer) => (await answer).arrayBuffer()));
+            const shards = buffers.map((buffer) => new Uint8Array(buffer));
+            globalThis.bare = await module.BareLoop.begin({plan}, shards, {steps});
         }})()"
     );
     page.evaluate(&script).await?;
