@@ -6,6 +6,10 @@ use clap::{Parser, Subcommand};
 use kindling::{data, headless, serve, status};
 use tracing_subscriber::EnvFilter;
 
+#[cfg(not(target_env = "msvc"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Train one model together by opening a URL.
 #[derive(Parser)]
 #[command(version, after_help = "Example: kindling serve\nThen open the address that it prints in two tabs.")]

@@ -52,15 +52,25 @@ struct Share {
     remaining: u32,
     workers: u32,
     batch: u32,
-    window: WindowLimit,
 }
 
 impl Share {
+    /// The least that is worth an exchange, in samples: else an epoch would end in ever shorter leases.
+    fn least(&self) -> u32 {
+        const PARTS: u32 = 64;
+        (self.epoch / (PARTS * self.workers)).max(self.batch)
+    }
+
+    /// The most of an `"auto"` window: a quarter of a worker's share of what is left.
+    fn window_samples(&self) -> u32 {
+        (self.remaining / (4 * self.workers)).max(self.least())
+    }
+
     /// Half of a worker's share of what is left, so that a slow worker does not hold up an epoch's end, in whole
     /// batches. In whole windows where they are short beside an epoch: a lease's last window is cut off with it.
-    fn lease_samples(&self) -> u32 {
-        let half = |samples: u32| samples.div_ceil(2 * self.workers);
-        let unit = match self.window {
+    fn lease_samples(&self, window: WindowLimit) -> u32 {
+        let half = |samples: u32| samples.div_ceil(2 * self.workers).max(self.least());
+        let unit = match window {
             WindowLimit::Steps(steps) if steps.saturating_mul(self.batch) <= half(self.epoch) => {
                 (steps * self.batch).min(self.remaining.div_ceil(self.workers))
             }
@@ -103,12 +113,11 @@ impl Coordinator {
 
     fn grant(&mut self, worker: WorkerId, now: Millis, actions: &mut Vec<Action>) -> bool {
         let workers = self.active_workers().max(1) as u32;
-        let batch = self.settings.batch_size;
-        let remaining = self.ledger.remaining_of_next();
-        let share = (remaining / (4 * workers)).max(batch);
-        let window = self.settings.rule.window_limit(&self.settings.strategy, share);
         let epoch = self.settings.shards.iter().map(|(_, samples)| samples).sum();
-        let taken = self.ledger.take(Share { epoch, remaining, workers, batch, window }.lease_samples());
+        let remaining = self.ledger.remaining_of_next();
+        let share = Share { epoch, remaining, workers, batch: self.settings.batch_size };
+        let window = self.settings.rule.window_limit(&self.settings.strategy, share.window_samples());
+        let taken = self.ledger.take(share.lease_samples(window));
         if taken.is_empty() {
             return false;
         }

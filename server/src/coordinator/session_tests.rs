@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use kindling_shared::data::{Features, Shard};
 use kindling_shared::model::infer_layout;
-use kindling_shared::params::{Assembler, Codec, Encoded, Layout};
+use kindling_shared::params::{Assembler, Codec, Encoded, Layout, Parts};
 use kindling_shared::protocol::{Backend, SelfTestAnswer, SnapshotHeader, ToServer};
 use kindling_shared::run::RunPlan;
 use kindling_shared::session::{self, Identity, Input, Job, LateCentre, Phase, Session, WindowOrder};
@@ -51,7 +51,7 @@ struct Tab {
 struct World {
     now: Millis,
     coordinator: Coordinator,
-    centre: Vec<f32>,
+    centre: Parts,
     rule: Box<dyn ServerHalf>,
     shards: BTreeMap<ShardHash, Bytes>,
     tabs: Vec<Tab>,
@@ -85,7 +85,7 @@ impl World {
         Self {
             now: 0,
             coordinator: Coordinator::new(settings),
-            centre: vec![0.0; ELEMENTS],
+            centre: Parts::new(&[0.0; ELEMENTS]),
             rule: (rule.server)(),
             shards: shards.into_iter().map(|bytes| (ShardHash::of(&bytes), bytes)).collect(),
             tabs: Vec::new(),
@@ -283,8 +283,8 @@ impl World {
                 Action::SendSnapshot(to) => {
                     let header = SnapshotHeader { version: self.coordinator.version(), elements: ELEMENTS as u64 };
                     self.deliver(to, ToWorker::Snapshot(header).encode());
-                    for chunk in Encoded::new(&self.centre, Codec::F32).chunks() {
-                        self.deliver(to, ToWorker::Tensor(chunk.clone()).encode());
+                    for chunk in self.centre.chunks(Codec::F32) {
+                        self.deliver(to, ToWorker::Tensor(chunk).encode());
                     }
                 }
                 Action::Apply { staleness } => {
@@ -316,7 +316,7 @@ impl World {
         assert_eq!(credit, epochs * SAMPLES);
         // Every window's progress is added whole, once, whatever its parameters began from.
         let progress = self.coordinator.commit_counts().accepted as f32 * PROGRESS;
-        assert_eq!(self.centre, vec![progress; ELEMENTS]);
+        assert_eq!(self.centre.to_vec(), vec![progress; ELEMENTS]);
     }
 }
 

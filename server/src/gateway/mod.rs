@@ -221,8 +221,8 @@ async fn send_queued(
             }
             // What is so large gains nothing by waiting for more; pings and deadlines get their turn after it.
             Outgoing::Snapshot => {
-                for frame in &run.snapshot().frames {
-                    feed_frame(run, sink, frame.clone()).await?;
+                for frame in run.snapshot() {
+                    feed_frame(run, sink, frame).await?;
                 }
             }
             Outgoing::Close(code, reason) => return Ok(Some((code, reason))),

@@ -3,54 +3,47 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kindling_shared::params::{Codec, Encoded, Layout};
+use kindling_shared::params::{Codec, Layout, Parts};
 use kindling_shared::protocol::{SnapshotHeader, ToWorker, Version};
 use kindling_shared::strategy::{Commit, ServerHalf};
 
-/// The centre in wire form: encoded once, the same bytes for everybody.
-#[derive(Debug)]
-pub struct Snapshot {
-    /// The centre's version.
-    pub version: Version,
-    /// The header frame and the chunks.
-    pub frames: Vec<Bytes>,
-}
+/// The centre in wire form, the same bytes for everybody: the header frame and the chunks.
+pub type Snapshot = Vec<Bytes>;
 
 /// The centre, with the server's half of the rule that changes it.
 pub struct Centre {
-    values: Arc<Vec<f32>>,
+    values: Parts,
     layout: Arc<Layout>,
     rule: Box<dyn ServerHalf>,
     codec: Codec,
-    snapshot: Option<Arc<Snapshot>>,
+    snapshot: Option<Snapshot>,
 }
 
 impl Centre {
     /// A centre with these values, whose snapshots are encoded by `codec`.
-    pub fn new(values: Vec<f32>, layout: Arc<Layout>, rule: Box<dyn ServerHalf>, codec: Codec) -> Self {
-        Self { values: Arc::new(values), layout, rule, codec, snapshot: None }
+    pub fn new(values: &[f32], layout: Arc<Layout>, rule: Box<dyn ServerHalf>, codec: Codec) -> Self {
+        Self { values: Parts::new(values), layout, rule, codec, snapshot: None }
     }
 
     /// Changes the centre by an accepted commit. The caller has checked that the update is as long as the centre.
     pub fn apply(&mut self, commit: &Commit<'_>) {
+        // What is not on its way to anybody any more is changed in place.
         self.snapshot = None;
-        self.rule.apply(Arc::make_mut(&mut self.values).as_mut_slice(), &self.layout, commit);
+        self.rule.apply(&mut self.values, &self.layout, commit);
     }
 
-    /// The values. Whoever keeps them makes the next commit copy the vector: evaluation does, now and then.
-    pub fn values(&self) -> Arc<Vec<f32>> {
-        Arc::clone(&self.values)
+    /// The values as they are now, without a copy.
+    pub fn values(&self) -> Parts {
+        self.values.clone()
     }
 
     /// The snapshot of `version`, which must be the centre's own; encoded when it is first asked for.
-    pub fn snapshot(&mut self, version: Version) -> Arc<Snapshot> {
-        let values = &self.values;
+    pub fn snapshot(&mut self, version: Version) -> Snapshot {
         let snapshot = self.snapshot.get_or_insert_with(|| {
-            let header = ToWorker::Snapshot(SnapshotHeader { version, elements: values.len() as u64 });
-            let encoded = Encoded::new(values, self.codec);
-            let chunks = encoded.chunks().iter().map(|chunk| ToWorker::Tensor(chunk.clone()).encode());
-            Arc::new(Snapshot { version, frames: std::iter::once(header.encode()).chain(chunks).collect() })
+            let header = ToWorker::Snapshot(SnapshotHeader { version, elements: self.values.elements() as u64 });
+            let chunks = self.values.chunks(self.codec).into_iter().map(|chunk| ToWorker::Tensor(chunk).encode());
+            std::iter::once(header.encode()).chain(chunks).collect()
         });
-        Arc::clone(snapshot)
+        snapshot.clone()
     }
 }

@@ -69,7 +69,7 @@ fn evaluate_until_the_end(run: &Weak<Run>) {
         };
         let began = Instant::now();
         if judged != Some(version) {
-            match block_on(evaluator.evaluate(&values, &source)) {
+            match block_on(evaluator.evaluate(&values.to_vec(), &source)) {
                 Ok(found) => {
                     let mut core = run.lock();
                     core.history.validation(unix_millis(), trained, version.number, found.loss, found.accuracy);

@@ -90,7 +90,7 @@ impl Run {
         let values = initial_parameters(&layout, plan.seed);
         let core = Core {
             coordinator: Coordinator::new(settings),
-            centre: Centre::new(values, Arc::clone(&layout), (rule.server)(), plan.strategy.download_codec),
+            centre: Centre::new(&values, Arc::clone(&layout), (rule.server)(), plan.strategy.download_codec),
             outboxes: BTreeMap::new(),
             history: History::default(),
             finished_at: None,
@@ -195,7 +195,7 @@ impl Run {
     }
 
     /// The newest centre in wire form.
-    pub fn snapshot(&self) -> Arc<Snapshot> {
+    pub fn snapshot(&self) -> Snapshot {
         let mut core = self.lock();
         let version = core.coordinator.version();
         core.centre.snapshot(version)
@@ -253,7 +253,7 @@ impl Run {
             let core = self.lock();
             (core.centre.values(), core.coordinator.version())
         };
-        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let bytes: Vec<u8> = values.to_vec().iter().flat_map(|value| value.to_le_bytes()).collect();
         let tensors = self.layout.tensors().iter().map(|tensor| {
             let range = tensor.indices();
             let view = TensorView::new(Dtype::F32, tensor.shape.clone(), &bytes[range.start * 4..range.end * 4]);

@@ -88,24 +88,34 @@ impl Encoded {
         largest
     }
 
-    /// `target += scale * self`, element by element.
-    pub fn add_scaled_to(&self, target: &mut [f32], scale: f32) {
-        for chunk in &self.chunks {
-            self.codec.add_scaled(chunk.payload(), &mut target[chunk.places()], scale);
-        }
+    /// `target += scale * self[first..]`, element by element, as far as `target` goes. `first` is a multiple of
+    /// [`crate::protocol::limits::CHUNK_ELEMENTS`].
+    pub fn add_scaled_to(&self, first: usize, target: &mut [f32], scale: f32) {
+        self.for_each(first, target, |payload, target| self.codec.add_scaled(payload, target, scale));
     }
 
-    /// `target := self`.
-    pub fn copy_to(&self, target: &mut [f32]) {
-        for chunk in &self.chunks {
-            self.codec.decode(chunk.payload(), &mut target[chunk.places()]);
+    /// `target := self[first..]`, as far as `target` goes. `first` is a multiple of [`crate::protocol::limits::CHUNK_ELEMENTS`].
+    pub fn copy_to(&self, first: usize, target: &mut [f32]) {
+        self.for_each(first, target, |payload, target| self.codec.decode(payload, target));
+    }
+
+    /// Calls `each` with the payload for every piece of `target` that lies in one chunk.
+    fn for_each(&self, mut first: usize, mut target: &mut [f32], each: impl Fn(&[u8], &mut [f32])) {
+        let full = self.codec.elements_of_full_chunk();
+        while !target.is_empty() {
+            let (chunk, skipped) = (&self.chunks[first / full], first % full);
+            let (piece, rest) = target.split_at_mut(target.len().min(chunk.count() - skipped));
+            let end = skipped + piece.len();
+            each(&chunk.payload()[self.codec.bytes(skipped)..self.codec.bytes(end)], piece);
+            first += piece.len();
+            target = rest;
         }
     }
 
     /// The vector decoded.
     pub fn to_vec(&self) -> Vec<f32> {
         let mut values = vec![0.0; self.elements];
-        self.copy_to(&mut values);
+        self.copy_to(0, &mut values);
         values
     }
 }
@@ -177,7 +187,7 @@ mod tests {
             let furthest = back.iter().zip(&values).map(|(back, value)| (back - value).abs()).fold(0.0, f32::max);
             assert!(furthest <= tolerance, "{codec:?}: {furthest}");
             let mut centre = vec![1.0; values.len()];
-            encoded.add_scaled_to(&mut centre, 0.5);
+            encoded.add_scaled_to(0, &mut centre, 0.5);
             assert!((centre[1_100_000] - (1.0 + 0.5 * back[1_100_000])).abs() < 1e-6);
         }
     }
@@ -187,14 +197,14 @@ mod tests {
         let encoded = Encoded::new(&vec![1.0; 100_000], Codec::F32);
         let mut assembler = Assembler::new(100_000, Codec::F32);
         let gap = assembler.push(encoded.chunks()[1].clone());
-        assert_eq!(gap, Err(EncodedError::Gap { expected: 0, found: 64_000 }));
+        assert_eq!(gap, Err(EncodedError::Gap { expected: 0, found: 61_440 }));
         let mut short = Assembler::new(64_001, Codec::F32);
         short.push(encoded.chunks()[0].clone()).expect("fits");
         let many = short.push(encoded.chunks()[1].clone());
         assert_eq!(many, Err(EncodedError::TooMany { expected: 64_001, found: 100_000 }));
         let crumb = Encoded::new(&[0.0], Codec::F32);
         let small = Assembler::new(100_000, Codec::F32).push(crumb.chunks()[0].clone());
-        assert_eq!(small, Err(EncodedError::NotFull { expected: 64_000, found: 1 }));
+        assert_eq!(small, Err(EncodedError::NotFull { expected: 61_440, found: 1 }));
         let other = Assembler::new(1, Codec::Int8).push(crumb.chunks()[0].clone());
         assert_eq!(other, Err(EncodedError::OtherCodec { expected: Codec::Int8, found: Codec::F32 }));
     }

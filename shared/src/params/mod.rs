@@ -3,7 +3,9 @@
 mod codec;
 mod encoded;
 mod layout;
+mod parts;
 
 pub use codec::Codec;
 pub use encoded::{Assembler, Encoded, EncodedError};
 pub use layout::{Layout, TensorKind, TensorRange};
+pub use parts::Parts;

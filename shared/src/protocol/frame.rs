@@ -57,11 +57,23 @@ impl TensorChunk {
     /// The chunk of `count` elements from `first` on; `encode` appends exactly the payload.
     pub fn build(first: u64, codec: Codec, count: usize, encode: impl FnOnce(&mut Vec<u8>)) -> Self {
         let mut frame = Vec::with_capacity(limits::CHUNK_HEADER_BYTES + codec.bytes(count));
-        frame.extend_from_slice(&[FRAME_VERSION, number::TENSOR, codec.number(), 0]);
-        frame.extend_from_slice(&(count as u32).to_le_bytes());
-        frame.extend_from_slice(&first.to_le_bytes());
+        frame.extend_from_slice(&Self::header(first, codec, count));
         encode(&mut frame);
-        Self { frame: frame.into(), codec, first, count }
+        Self::of_frame(first, codec, count, frame.into())
+    }
+
+    /// The chunk that lies in memory as its frame already.
+    pub(crate) const fn of_frame(first: u64, codec: Codec, count: usize, frame: Bytes) -> Self {
+        Self { frame, codec, first, count }
+    }
+
+    /// What its frame begins with.
+    pub(crate) fn header(first: u64, codec: Codec, count: usize) -> [u8; limits::CHUNK_HEADER_BYTES] {
+        let mut header = [0; limits::CHUNK_HEADER_BYTES];
+        header[..4].copy_from_slice(&[FRAME_VERSION, number::TENSOR, codec.number(), 0]);
+        header[4..8].copy_from_slice(&(count as u32).to_le_bytes());
+        header[8..].copy_from_slice(&first.to_le_bytes());
+        header
     }
 
     /// Index of the first element.
@@ -77,11 +89,6 @@ impl TensorChunk {
     /// How the elements are encoded.
     pub const fn codec(&self) -> Codec {
         self.codec
-    }
-
-    /// The elements' places in the vector.
-    pub const fn places(&self) -> std::ops::Range<usize> {
-        self.first as usize..self.first as usize + self.count
     }
 
     /// The encoded elements, at most [`limits::CHUNK_BYTES`].

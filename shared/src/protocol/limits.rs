@@ -2,9 +2,11 @@
 
 use core::time::Duration;
 
-/// Bytes of tensor payload in one frame: larger vectors are sent as many frames, all but the last one full. Several of
-/// them fit the cache of one core. Another size is another version of the protocol.
-pub const CHUNK_BYTES: usize = 256_000;
+/// Elements of a full chunk, times the elements that the codec packs into four bytes: larger vectors are sent as many
+/// frames, all but the last one full. A multiple of every codec's block. Another size is another version of the protocol.
+pub const CHUNK_ELEMENTS: usize = 61_440;
+/// Bytes of tensor payload in one frame, at most: several of them fit the cache of one core.
+pub const CHUNK_BYTES: usize = 246_720;
 /// Bytes in front of a tensor frame's payload.
 pub const CHUNK_HEADER_BYTES: usize = 16;
 /// Bytes of one WebSocket message, in either direction.

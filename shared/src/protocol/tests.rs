@@ -29,9 +29,9 @@ fn to_server() -> Vec<ToServer> {
         ToServer::Trouble(Trouble { kind: TroubleKind::Trap, detail: "unreachable".into() }),
         ToServer::Pong(1),
         ToServer::Leave(()),
-        ToServer::Tensor(TensorChunk::build(64_000, Codec::F32, 1, |out| out.extend([0, 0, 128, 63]))),
-        ToServer::Tensor(TensorChunk::build(128_000, Codec::F16, 1, |out| out.extend([0, 60]))),
-        ToServer::Tensor(TensorChunk::build(254_976, Codec::Int8, 2, |out| out.extend([0, 0, 128, 63, 127, 129]))),
+        ToServer::Tensor(TensorChunk::build(61_440, Codec::F32, 1, |out| out.extend([0, 0, 128, 63]))),
+        ToServer::Tensor(TensorChunk::build(122_880, Codec::F16, 1, |out| out.extend([0, 60]))),
+        ToServer::Tensor(TensorChunk::build(245_760, Codec::Int8, 2, |out| out.extend([0, 0, 128, 63, 127, 129]))),
     ]
 }
 

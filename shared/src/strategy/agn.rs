@@ -5,7 +5,7 @@
 //! 3.3, equation 3.8, and dist-keras' `ADAG`. With a window of one step it equals `downpour`.
 
 use super::{Commit, Rule, RuleWindow, ServerHalf, WorkerHalf, refuse_auto, steps};
-use crate::params::Layout;
+use crate::params::{Layout, Parts};
 
 pub(super) const RULE: Rule = Rule {
     name: "agn",
@@ -33,8 +33,8 @@ impl WorkerHalf for Worker {
 struct Server;
 
 impl ServerHalf for Server {
-    fn apply(&mut self, centre: &mut [f32], _layout: &Layout, commit: &Commit<'_>) {
-        commit.update.add_scaled_to(centre, 1.0);
+    fn apply(&mut self, centre: &mut Parts, _layout: &Layout, commit: &Commit<'_>) {
+        centre.add_scaled(commit.update, 1.0);
     }
 }
 

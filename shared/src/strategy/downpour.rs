@@ -5,7 +5,7 @@
 //! the run diverges: that is the rule's known nature.
 
 use super::{Commit, Rule, RuleWindow, ServerHalf, WorkerHalf, difference, refuse_auto, steps};
-use crate::params::Layout;
+use crate::params::{Layout, Parts};
 
 pub(super) const RULE: Rule = Rule {
     name: "downpour",
@@ -32,8 +32,8 @@ impl WorkerHalf for Worker {
 struct Server;
 
 impl ServerHalf for Server {
-    fn apply(&mut self, centre: &mut [f32], _layout: &Layout, commit: &Commit<'_>) {
-        commit.update.add_scaled_to(centre, 1.0);
+    fn apply(&mut self, centre: &mut Parts, _layout: &Layout, commit: &Commit<'_>) {
+        centre.add_scaled(commit.update, 1.0);
     }
 }
 

@@ -4,7 +4,7 @@
 //! "Heterogeneity-aware distributed parameter servers", and dist-keras' `DynSGD`. Staleness is counted in versions.
 
 use super::{Commit, Rule, RuleWindow, ServerHalf, WorkerHalf, difference};
-use crate::params::Layout;
+use crate::params::{Layout, Parts};
 use crate::run::Window;
 
 pub(super) const RULE: Rule = Rule {
@@ -32,8 +32,8 @@ impl WorkerHalf for Worker {
 struct Server;
 
 impl ServerHalf for Server {
-    fn apply(&mut self, centre: &mut [f32], _layout: &Layout, commit: &Commit<'_>) {
-        commit.update.add_scaled_to(centre, 1.0 / (commit.staleness as f32 + 1.0));
+    fn apply(&mut self, centre: &mut Parts, _layout: &Layout, commit: &Commit<'_>) {
+        centre.add_scaled(commit.update, 1.0 / (commit.staleness as f32 + 1.0));
     }
 }
 

@@ -6,7 +6,7 @@ mod downpour;
 mod dynsgd;
 mod single;
 
-use crate::params::{Encoded, Layout};
+use crate::params::{Encoded, Layout, Parts};
 use crate::protocol::{WindowLimit, limits};
 use crate::run::{AUTO_WINDOW_SECONDS, StrategySettings, Window};
 
@@ -60,7 +60,7 @@ pub trait WorkerHalf: Send {
 /// The server's half of a rule.
 pub trait ServerHalf: Send {
     /// Changes the centre by an accepted commit, straight from its encoded form.
-    fn apply(&mut self, centre: &mut [f32], layout: &Layout, commit: &Commit<'_>);
+    fn apply(&mut self, centre: &mut Parts, layout: &Layout, commit: &Commit<'_>);
 }
 
 /// An accepted commit, as the server's half sees it.
@@ -81,15 +81,14 @@ pub fn find(name: &str) -> Option<&'static Rule> {
 }
 
 impl Rule {
-    /// The window of a lease, from the run's settings: `share` is a quarter of a worker's share of what is left of the
-    /// epoch, in samples; an `"auto"` window stays below it.
-    pub fn window_limit(&self, settings: &StrategySettings, share: u32) -> WindowLimit {
+    /// The window of a lease, from the run's settings. An `"auto"` window has at most `most` samples.
+    pub fn window_limit(&self, settings: &StrategySettings, most: u32) -> WindowLimit {
         let window = settings.communication_window.map_or(self.default_window, RuleWindow::Window);
         match window {
             RuleWindow::Lease => WindowLimit::Lease,
             RuleWindow::Window(Window::Steps(steps)) => WindowLimit::Steps(steps.get()),
             RuleWindow::Window(Window::Auto(_)) => {
-                WindowLimit::Auto { milliseconds: (AUTO_WINDOW_SECONDS * 1e3) as u32, samples: share }
+                WindowLimit::Auto { milliseconds: (AUTO_WINDOW_SECONDS * 1e3) as u32, samples: most }
             }
         }
     }
@@ -129,17 +128,17 @@ pub fn staleness_bound(workers: usize) -> u64 {
 fn quadratic(rule: &Rule) -> f32 {
     use crate::params::Codec;
     let (mut worker, mut server, layout) = ((rule.worker)(), (rule.server)(), Layout::default());
-    let mut centre = vec![1.0_f32];
+    let mut centre = Parts::new(&[1.0]);
     let mut second_base = 1.0;
     for (exchange, staleness) in [0, 1, 1].into_iter().enumerate() {
         let base = if exchange == 2 { second_base } else { 1.0 };
         let update = Encoded::new(&worker.push(&[base * 0.81], &[base], 2), Codec::F32);
         server.apply(&mut centre, &layout, &Commit { update: &update, staleness, steps: 2, samples: 2 });
         if exchange == 0 {
-            second_base = centre[0];
+            second_base = centre.to_vec()[0];
         }
     }
-    centre[0]
+    centre.to_vec()[0]
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! equals a plain local loop. After a loss the next worker goes on from c with a fresh optimizer.
 
 use super::{Commit, Rule, RuleWindow, ServerHalf, WorkerHalf};
-use crate::params::{Codec, Layout};
+use crate::params::{Codec, Layout, Parts};
 
 pub(super) const RULE: Rule = Rule {
     name: "single",
@@ -41,8 +41,8 @@ impl WorkerHalf for Worker {
 struct Server;
 
 impl ServerHalf for Server {
-    fn apply(&mut self, centre: &mut [f32], _layout: &Layout, commit: &Commit<'_>) {
-        commit.update.copy_to(centre);
+    fn apply(&mut self, centre: &mut Parts, _layout: &Layout, commit: &Commit<'_>) {
+        centre.set(commit.update);
     }
 }
 
@@ -53,10 +53,10 @@ mod tests {
 
     #[test]
     fn the_centre_becomes_what_the_worker_has() {
-        let mut centre = vec![1.0, 2.0];
-        let update = Encoded::new(&(RULE.worker)().push(&[3.0, 4.0], &centre, 9), Codec::F32);
+        let mut centre = Parts::new(&[1.0, 2.0]);
+        let update = Encoded::new(&(RULE.worker)().push(&[3.0, 4.0], &[1.0, 2.0], 9), Codec::F32);
         let commit = Commit { update: &update, staleness: 0, steps: 9, samples: 9 };
         (RULE.server)().apply(&mut centre, &Layout::default(), &commit);
-        assert_eq!(centre, [3.0, 4.0]);
+        assert_eq!(centre.to_vec(), [3.0, 4.0]);
     }
 }

@@ -21,8 +21,8 @@ pub struct Apply {
     pub gb_per_second: Rounds,
     /// The same of `y += a x` on two f32 vectors.
     pub axpy_gb_per_second: Rounds,
-    /// Median of ours over axpy's.
-    pub ratio: f64,
+    /// Ours over axpy's.
+    pub ratio: Rounds,
 }
 
 /// Measures a codec on a vector, in turns with axpy.
@@ -40,12 +40,12 @@ pub fn measure(parameters: usize, codec: Codec, rounds: usize, each: Duration) -
         });
         theirs.push((12 * parameters) as f64 / axpy / 1e9);
         let apply = repeat(each, || {
-            update.add_scaled_to(black_box(&mut centre), 0.5);
+            update.add_scaled_to(0, black_box(&mut centre), 0.5);
         });
         ours.push((update.bytes() + 8 * parameters) as f64 / apply / 1e9);
     }
+    let ratio = Rounds::of_ratios(&ours, &theirs);
     let (gb_per_second, axpy_gb_per_second) = (Rounds::of(ours), Rounds::of(theirs));
-    let ratio = gb_per_second.median / axpy_gb_per_second.median;
     Apply { bench: "apply", parameters, codec, gb_per_second, axpy_gb_per_second, ratio }
 }
 

@@ -64,8 +64,8 @@ pub struct Cell {
     pub rate: Rounds,
     /// The same of the echo.
     pub echo: Rounds,
-    /// Median of ours over the echo's.
-    pub ratio: f64,
+    /// Ours over the echo's.
+    pub ratio: Rounds,
     /// Milliseconds of CPU that the server took for an exchange.
     pub server_cpu_ms: f64,
     /// The same of the echo.
@@ -142,20 +142,18 @@ pub async fn measure(
     if counted != [served.exchanges, served.stale] {
         bail!("{} exchanges and {} stale ones, but the server counts {counted:?}", served.exchanges, served.stale);
     }
-    let stale = served.stale;
-    let ((rate, server_cpu_ms), (echo, echo_cpu_ms)) = (served.result(), echoed.result());
     Ok(Cell {
         bench: "exchange",
         parameters: size.parameters,
         codec,
         sessions,
-        ratio: rate.median / echo.median,
-        rate,
-        echo,
-        server_cpu_ms,
-        echo_cpu_ms,
+        ratio: Rounds::of_ratios(&served.rates, &echoed.rates),
+        server_cpu_ms: served.cpu_ms(),
+        echo_cpu_ms: echoed.cpu_ms(),
         server_peak_mib: process::peak_mib(id)?,
-        stale,
+        stale: served.stale,
+        rate: Rounds::of(served.rates),
+        echo: Rounds::of(echoed.rates),
     })
 }
 
@@ -169,6 +167,7 @@ trait Exchange: Send {
 struct Tally {
     /// Its server.
     server: u32,
+    /// Exchanges a second of each round.
     rates: Vec<f64>,
     cpu_seconds: f64,
     exchanges: u64,
@@ -207,9 +206,9 @@ impl Tally {
         Ok(())
     }
 
-    /// Exchanges a second, and the server's CPU in milliseconds for each.
-    fn result(self) -> (Rounds, f64) {
-        (Rounds::of(self.rates), self.cpu_seconds * 1e3 / self.exchanges.max(1) as f64)
+    /// The server's CPU for each exchange, in milliseconds.
+    fn cpu_ms(&self) -> f64 {
+        self.cpu_seconds * 1e3 / self.exchanges.max(1) as f64
     }
 }
 

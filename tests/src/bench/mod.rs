@@ -28,6 +28,11 @@ pub struct Rounds {
 }
 
 impl Rounds {
+    /// Ours over theirs, round by round: what slows the machine for a while slows both.
+    pub fn of_ratios(ours: &[f64], theirs: &[f64]) -> Self {
+        Self::of(ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect())
+    }
+
     /// Of at least one round.
     pub fn of(mut rounds: Vec<f64>) -> Self {
         rounds.sort_by(f64::total_cmp);

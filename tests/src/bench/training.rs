@@ -38,10 +38,10 @@ pub struct Training {
     pub bare: Rounds,
     /// Of tf.js on its wasm backend with SIMD.
     pub tfjs: Rounds,
-    /// Median of the worker over the bare loop's.
-    pub worker_over_bare: f64,
-    /// Median of the bare loop over tf.js'.
-    pub bare_over_tfjs: f64,
+    /// The worker over the bare loop.
+    pub worker_over_bare: Rounds,
+    /// The bare loop over tf.js.
+    pub bare_over_tfjs: Rounds,
 }
 
 fn run_file(window: &str) -> String {
@@ -82,15 +82,14 @@ pub async fn measure(window: &'static str, rounds: usize, seconds: f64, folder: 
         tfjs.push(tfjs_loop(&browser, &baseline, window, 2.0 * seconds).await?);
     }
     browser.close().await;
-    let (worker, bare, tfjs) = (Rounds::of(worker), Rounds::of(bare), Rounds::of(tfjs));
     Ok(Training {
         bench: "training",
         window,
-        worker_over_bare: worker.median / bare.median,
-        bare_over_tfjs: bare.median / tfjs.median,
-        worker,
-        bare,
-        tfjs,
+        worker_over_bare: Rounds::of_ratios(&worker, &bare),
+        bare_over_tfjs: Rounds::of_ratios(&bare, &tfjs),
+        worker: Rounds::of(worker),
+        bare: Rounds::of(bare),
+        tfjs: Rounds::of(tfjs),
     })
 }
 

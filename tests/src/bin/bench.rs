@@ -6,6 +6,11 @@ use clap::{Parser, Subcommand};
 use kindling_shared::params::Codec;
 use kindling_tests::bench::{apply, echo, exchange, print, training};
 
+/// The server's, so that the baseline has it too.
+#[cfg(not(target_env = "msvc"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Measures how fast it is.
 #[derive(Parser)]
 struct Arguments {

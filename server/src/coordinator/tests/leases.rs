@@ -42,6 +42,24 @@ fn a_lease_holds_whole_windows_where_they_are_short_beside_an_epoch() {
 }
 
 #[test]
+fn no_lease_and_no_auto_window_is_shorter_than_a_sixty_fourth_of_a_workers_share_but_the_last() {
+    let mut bench = Bench::new("dynsgd", 1);
+    bench.coordinator.ledger = Ledger::new(1, vec![64_000], 1);
+    bench.coordinator.settings.shards = vec![(ShardHash([1; 32]), 64_000)];
+    let one = bench.join(1);
+    let mut leases = Vec::new();
+    while bench.coordinator.ledger().samples_trained() < 64_000 {
+        let lease = bench.lease(&one);
+        let samples = lease.ranges.iter().map(SampleRange::len).sum::<u32>();
+        bench.commit(&one, lease.id, 0, samples);
+        leases.push((samples, lease.window));
+    }
+    let auto = |samples| WindowLimit::Auto { milliseconds: 2_000, samples };
+    assert_eq!(leases[..2], [(32_000, auto(16_000)), (16_000, auto(8_000))]);
+    assert_eq!(leases[5..], [(1_000, auto(1_000)), (1_000, auto(1_000))]);
+}
+
+#[test]
 fn a_worker_that_vanishes_gives_its_samples_back_after_the_grace() {
     let mut bench = Bench::new("dynsgd", 1);
     let (gone, stays) = (bench.join(1), bench.join(2));

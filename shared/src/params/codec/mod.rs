@@ -70,12 +70,12 @@ impl Codec {
         }
     }
 
-    /// Elements of a full chunk: as many whole blocks as [`limits::CHUNK_BYTES`] hold.
+    /// Elements of a full chunk: a multiple of [`limits::CHUNK_ELEMENTS`], and of the codec's block.
     pub const fn elements_of_full_chunk(self) -> usize {
         match self {
-            Self::F32 => limits::CHUNK_BYTES / 4,
-            Self::F16 => limits::CHUNK_BYTES / 2,
-            Self::Int8 => limits::CHUNK_BYTES / (int8::BLOCK + int8::SCALE_BYTES) * int8::BLOCK,
+            Self::F32 => limits::CHUNK_ELEMENTS,
+            Self::F16 => 2 * limits::CHUNK_ELEMENTS,
+            Self::Int8 => 4 * limits::CHUNK_ELEMENTS,
         }
     }
 
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn the_size_of_a_full_chunk_is_the_documented_one() {
         let documented = include_str!("../../../../docs/protocol.md");
-        for (codec, elements) in [(Codec::F32, "64,000"), (Codec::F16, "128,000"), (Codec::Int8, "254,976")] {
+        for (codec, elements) in [(Codec::F32, "61,440"), (Codec::F16, "122,880"), (Codec::Int8, "245,760")] {
             assert_eq!(codec.elements_of_full_chunk().to_string(), elements.replace(',', ""));
             assert!(documented.contains(&format!("| {elements} |")), "{codec:?}");
         }
