@@ -38,6 +38,7 @@ pub fn accept(runs: Arc<Runs>, headers: &HeaderMap, upgrade: WebSocketUpgrade) -
     let upgrade = upgrade
         .max_message_size(limits::MESSAGE_BYTES)
         .max_frame_size(limits::MESSAGE_BYTES)
+        .read_buffer_size(limits::READ_BUFFER_BYTES)
         .max_write_buffer_size(limits::OUTBOX_BYTES);
     if offered.iter().any(|protocol| protocol == SUBPROTOCOL) {
         return upgrade.protocols([SUBPROTOCOL]).on_upgrade(move |socket| serve(runs, socket));

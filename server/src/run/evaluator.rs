@@ -12,7 +12,7 @@ use super::status::stop_reason;
 use super::{Run, unix_millis};
 use crate::coordinator::{Note, NoteKind};
 
-const BATCH_SIZE: u32 = 128;
+const LARGEST_BATCH: u32 = 128;
 /// At least this long between two evaluations that nobody asked for.
 const SHORTEST_REST: Duration = Duration::from_secs(2);
 /// A rest lasts this many times as long as the evaluation before it.
@@ -49,10 +49,12 @@ pub(super) fn spawn(run: &Arc<Run>) -> std::io::Result<()> {
 
 fn evaluate_until_the_end(run: &Weak<Run>) {
     let Some(first) = run.upgrade() else { return };
-    let mut evaluator = Evaluator::new(&first.plan, &first.layout, &burn::tensor::Device::flex(), BATCH_SIZE);
     let held_out = &first.dataset.validation;
-    let order = (0..held_out.len() as u32).map(|sample| (Arc::clone(held_out), sample)).collect();
-    let source = BatchSource::new(order, BATCH_SIZE, first.plan.data.transforms.clone().into());
+    let samples = held_out.len() as u32;
+    let batch_size = samples.clamp(1, LARGEST_BATCH);
+    let mut evaluator = Evaluator::new(&first.plan, &first.layout, &burn::tensor::Device::flex(), batch_size);
+    let order = (0..samples).map(|sample| (Arc::clone(held_out), sample)).collect();
+    let source = BatchSource::new(order, batch_size, first.plan.data.transforms.clone().into());
     drop(first);
     let mut judged = None;
     let mut rest_until = Instant::now();

@@ -11,6 +11,8 @@ pub const CHUNK_BYTES: usize = 246_720;
 pub const CHUNK_HEADER_BYTES: usize = 16;
 /// Bytes of one WebSocket message, in either direction.
 pub const MESSAGE_BYTES: usize = CHUNK_BYTES + CHUNK_HEADER_BYTES;
+/// Bytes that the server asks a socket for at a time: each time it first fills as much memory with zeros.
+pub const READ_BUFFER_BYTES: usize = 32 * 1024;
 /// Bytes of one control message.
 pub const CONTROL_BYTES: usize = 64 * 1024;
 /// Parameters of one model.

@@ -18,7 +18,8 @@ pub async fn serve() -> anyhow::Result<()> {
 /// An echo at its address, for as long as the future is polled.
 pub async fn start() -> anyhow::Result<(String, impl Future<Output = anyhow::Result<()>>)> {
     let accept = |upgrade: WebSocketUpgrade| async move {
-        upgrade.max_message_size(limits::MESSAGE_BYTES).max_frame_size(limits::MESSAGE_BYTES).on_upgrade(echo)
+        let upgrade = upgrade.max_message_size(limits::MESSAGE_BYTES).max_frame_size(limits::MESSAGE_BYTES);
+        upgrade.read_buffer_size(limits::READ_BUFFER_BYTES).on_upgrade(echo)
     };
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("ws://{}/", listener.local_addr()?);
