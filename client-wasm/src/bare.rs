@@ -74,9 +74,8 @@ fn epoch(shards: &[Arc<Shard>], plan: &RunPlan, window: u32) -> Vec<BatchSource>
     });
     let places: Vec<_> = places.collect();
     let windows = places.chunks_exact((window * plan.worker.batch_size) as usize);
-    let source = |order: &[_]| {
-        BatchSource::new(order.to_vec(), plan.worker.batch_size, plan.data.transforms.clone().into())
-    };
+    let source =
+        |order: &[_]| BatchSource::new(order.to_vec(), plan.worker.batch_size, plan.data.transforms.clone().into());
     windows.map(source).collect()
 }
 

@@ -43,10 +43,7 @@ impl Parts {
     /// A copy of these values, in parts.
     pub fn new(values: &[f32]) -> Self {
         let part = |(index, part): (usize, &[f32])| Part::new(index * limits::CHUNK_ELEMENTS, part);
-        Self {
-            parts: values.chunks(limits::CHUNK_ELEMENTS).enumerate().map(part).collect(),
-            elements: values.len(),
-        }
+        Self { parts: values.chunks(limits::CHUNK_ELEMENTS).enumerate().map(part).collect(), elements: values.len() }
     }
 
     /// Length of the vector.

@@ -83,8 +83,10 @@ pub async fn exchange(scale: Scale) -> anyhow::Result<Measured> {
 
 pub async fn apply(scale: Scale) -> anyhow::Result<Measured> {
     if scale == Scale::Short {
-        let ratios: Vec<f64> =
-            Codec::ALL.iter().map(|&codec| apply::measure(50_000, codec, 1, Duration::from_millis(20)).ratio.median).collect();
+        let ratios: Vec<f64> = Codec::ALL
+            .iter()
+            .map(|&codec| apply::measure(50_000, codec, 1, Duration::from_millis(20)).ratio.median)
+            .collect();
         return Ok(Measured::all(&[(ratios.iter().all(|ratio| *ratio > 0.0), format!("of axpy: {ratios:.2?}"))]));
     }
     let facts = bench("apply").await?;
