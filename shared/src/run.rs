@@ -162,7 +162,8 @@ impl Default for StrategySettings {
 pub enum Window {
     /// A fixed number of local steps.
     Steps(std::num::NonZeroU32),
-    /// About two seconds of compute on the device, and never more than a quarter of a worker's share of the epoch.
+    /// About two seconds of compute on the device, and never more than a quarter of a worker's share of what is left of
+    /// the epoch; near its end a sixty-fourth of the share in the whole of it.
     Auto(Auto),
 }
 

@@ -61,13 +61,14 @@ impl Share {
         (self.epoch / (PARTS * self.workers)).max(self.batch)
     }
 
-    /// The most of an `"auto"` window: a quarter of a worker's share of what is left.
+    /// The most of an `"auto"` window: a quarter of a worker's share of what is left, but not less than the least.
     fn window_samples(&self) -> u32 {
         (self.remaining / (4 * self.workers)).max(self.least())
     }
 
     /// Half of a worker's share of what is left, so that a slow worker does not hold up an epoch's end, in whole
-    /// batches. In whole windows where they are short beside an epoch: a lease's last window is cut off with it.
+    /// batches, and not less than the least. In whole windows where they are short beside an epoch: a lease's last window
+    /// is cut off with it.
     fn lease_samples(&self, window: WindowLimit) -> u32 {
         let half = |samples: u32| samples.div_ceil(2 * self.workers).max(self.least());
         let unit = match window {

@@ -71,7 +71,9 @@ fn evaluate_until_the_end(run: &Weak<Run>) {
         };
         let began = Instant::now();
         if judged != Some(version) {
-            match block_on(evaluator.evaluate(&values.to_vec(), &source)) {
+            // The parts are let go before the evaluation: what is shared is copied when it changes.
+            let values = { values }.to_vec();
+            match block_on(evaluator.evaluate(&values, &source)) {
                 Ok(found) => {
                     let mut core = run.lock();
                     core.history.validation(unix_millis(), trained, version.number, found.loss, found.accuracy);

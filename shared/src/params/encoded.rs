@@ -101,6 +101,12 @@ impl Encoded {
 
     /// Calls `each` with the payload for every piece of `target` that lies in one chunk.
     fn for_each(&self, mut first: usize, mut target: &mut [f32], each: impl Fn(&[u8], &mut [f32])) {
+        assert!(
+            first + target.len() <= self.elements,
+            "{} elements from {first} on, of {}",
+            target.len(),
+            self.elements
+        );
         let full = self.codec.elements_of_full_chunk();
         while !target.is_empty() {
             let (chunk, skipped) = (&self.chunks[first / full], first % full);

@@ -11,7 +11,7 @@ use crate::protocol::{TensorChunk, limits};
 const HEADER: usize = limits::CHUNK_HEADER_BYTES / size_of::<f32>();
 
 /// A vector in parts of [`limits::CHUNK_ELEMENTS`]. Cloning shares them; a shared part is copied when it changes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Parts {
     parts: Vec<Part>,
     elements: usize,
@@ -70,7 +70,7 @@ impl Parts {
 
     /// The vector in one piece.
     pub fn to_vec(&self) -> Vec<f32> {
-        self.parts.iter().flat_map(|part| part.values()).copied().collect()
+        self.parts.iter().flat_map(Part::values).copied().collect()
     }
 
     /// The vector in wire form. As f32 its chunks are the parts themselves.

@@ -2,8 +2,9 @@
 
 use core::time::Duration;
 
-/// Elements of a full chunk, times the elements that the codec packs into four bytes: larger vectors are sent as many
-/// frames, all but the last one full. A multiple of every codec's block. Another size is another version of the protocol.
+/// Elements of a full f32 chunk; a codec that packs more into four bytes takes as many times as many. Larger vectors are
+/// sent as many frames, all but the last one full. A multiple of every codec's block. Once released, another size is
+/// another version of the protocol.
 pub const CHUNK_ELEMENTS: usize = 61_440;
 /// Bytes of tensor payload in one frame, at most: several of them fit the cache of one core.
 pub const CHUNK_BYTES: usize = 246_720;
@@ -40,7 +41,7 @@ pub const OUTBOX_BYTES: usize = 8 * MESSAGE_BYTES;
 /// Messages queued towards one worker.
 pub const OUTBOX_MESSAGES: usize = 256;
 /// Messages that may wait at a worker, in each direction: the largest vector, and what comes between.
-pub const WORKER_QUEUE: usize = PARAMETERS * 4 / CHUNK_BYTES + 64;
+pub const WORKER_QUEUE: usize = PARAMETERS.div_ceil(CHUNK_ELEMENTS) + 64;
 
 /// The server pings this often.
 pub const PING_EVERY: Duration = Duration::from_secs(20);

@@ -93,8 +93,8 @@ impl ModuleMapper for Mapper<'_> {
     }
 }
 
-/// Moments below this are zero. Those of a weight without a gradient would shrink until they are subnormal, and stay so;
-/// with subnormals a CPU is slow, and WebAssembly cannot flush them: a worker became slower the longer it trained.
+/// A weight whose moments are below this has none. Without a gradient they would shrink until they are subnormal, and
+/// stay so; with subnormals a CPU is slow, and WebAssembly cannot flush them: a worker became slower the longer it trained.
 const AT_REST: f32 = 1e-30;
 
 /// What one step does to every element.

@@ -27,8 +27,8 @@ async fn bench(name: &str) -> anyhow::Result<Vec<Value>> {
         .collect()
 }
 
-/// What dist-keras' own server reached of such an echo's rate where both ran on one machine: for each length of the vector,
-/// with 1, 2 and 8 sessions.
+/// What dist-keras' own server, in Python, reached of a bare echo's rate where both ran on one machine: for each length of
+/// the vector, with 1, 2 and 8 sessions. A share compares between machines, where exchanges a second do not.
 const DIST_KERAS: [(f64, [f64; 3]); 2] = [(203_530.0, [0.51, 0.70, 0.55]), (5_000_000.0, [0.51, 0.48, 0.59])];
 
 fn value(line: &Value, pointer: &str) -> f64 {

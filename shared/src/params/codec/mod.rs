@@ -155,6 +155,7 @@ mod tests {
     #[test]
     fn the_size_of_a_full_chunk_is_the_documented_one() {
         let documented = include_str!("../../../../docs/protocol.md");
+        assert_eq!(Codec::Int8.bytes(Codec::Int8.elements_of_full_chunk()), limits::CHUNK_BYTES);
         for (codec, elements) in [(Codec::F32, "61,440"), (Codec::F16, "122,880"), (Codec::Int8, "245,760")] {
             assert_eq!(codec.elements_of_full_chunk().to_string(), elements.replace(',', ""));
             assert!(documented.contains(&format!("| {elements} |")), "{codec:?}");
