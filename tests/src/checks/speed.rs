@@ -70,7 +70,7 @@ pub async fn exchange(scale: Scale) -> anyhow::Result<Measured> {
                 value(exact, "/echo_cpu_ms"),
                 value(exact, "/server_peak_mib")
             );
-            facts.push((ratio >= dist_keras.max(0.6), words));
+            facts.push((ratio >= 0.6 && ratio > dist_keras, words));
             if parameters > 1e6 {
                 let small = cell(parameters, sessions, "int8").context("no cell")?;
                 let gain = value(small, "/rate/median") / rate;
